@@ -1,0 +1,198 @@
+//! Buckets: the rules of a service, as validated data.
+
+use std::collections::BTreeMap;
+
+use crate::{Limit, Name, Rule};
+
+/// The most buckets a service may have.
+pub const MAX_BUCKETS_PER_SERVICE: usize = 10_000;
+
+/// Over what a limit is summed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Each zone has the whole limit for itself; its aggregator is the root.
+    Zone,
+    /// Each region has the whole limit for itself; its controller is the root.
+    Region,
+    /// One limit for all regions.
+    Global,
+}
+
+/// What a bucket does with what is over its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Drops it.
+    Deny,
+    /// Counts what would have been dropped, and drops nothing.
+    Shadow,
+    /// Has no limit: counts only.
+    Observe,
+}
+
+/// Which of the buckets that match a request count it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Select {
+    /// Every one.
+    #[default]
+    All,
+    /// Of each scope, only the one with the highest [`crate::Specificity`].
+    MostSpecific,
+}
+
+/// What a client does for a bucket once the control plane has been silent for ttl and ramp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnControlLoss {
+    /// Admits everything.
+    #[default]
+    Open,
+    /// Keeps the last admit ratio.
+    Last,
+    /// Admits what this client itself last admitted on average.
+    Share,
+    /// Admits nothing.
+    Closed,
+}
+
+/// What applies to a value that has no key of its own (yet, or because `max_keys` is reached).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Overflow {
+    /// All such values together are counted, not limited.
+    Observe,
+    /// All such values together have this limit.
+    Limit(Limit),
+}
+
+/// One count for each value (or combination of values) of some dimensions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Per {
+    /// The dimensions, at least one, none twice. `caller` and `procedure` are allowed.
+    pub dimensions: Vec<Name>,
+    /// Limits of single values, each list as long as `dimensions` and in their order.
+    pub values: BTreeMap<Vec<Box<str>>, Limit>,
+    /// The most values that have keys of their own at once, 1 or more.
+    pub max_keys: u32,
+    /// What applies beyond.
+    pub overflow: Overflow,
+}
+
+impl Per {
+    /// `max_keys` where a file gives none.
+    pub const DEFAULT_MAX_KEYS: u32 = 100_000;
+    /// The most that `max_keys` may be.
+    pub const MAX_MAX_KEYS: u32 = 10_000_000;
+    /// The most dimensions.
+    pub const MAX_DIMENSIONS: usize = 4;
+}
+
+/// One rule of a service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bucket {
+    /// Its name, unique in the service.
+    pub name: Name,
+    /// Over what the limit is summed.
+    pub scope: Scope,
+    /// Which requests it counts.
+    pub rule: Rule,
+    /// How much. [`Limit::Unlimited`] if the mode is observe.
+    pub limit: Limit,
+    /// What happens to the rest.
+    pub mode: Mode,
+    /// One count a value, or one for all.
+    pub per: Option<Per>,
+    /// What happens when the control plane is gone.
+    pub on_control_loss: OnControlLoss,
+}
+
+impl Bucket {
+    /// The limit of one key of this bucket.
+    #[must_use]
+    pub fn limit_of(&self, values: &crate::KeyValues) -> Limit {
+        use crate::KeyValues;
+        match (&self.per, values) {
+            (Some(per), KeyValues::Each(values)) => {
+                per.values.get(&**values).copied().unwrap_or(self.limit)
+            }
+            (Some(per), KeyValues::Overflow) => match per.overflow {
+                Overflow::Observe => Limit::Unlimited,
+                Overflow::Limit(limit) => limit,
+            },
+            (Some(_) | None, KeyValues::Whole) | (None, _) => self.limit,
+        }
+    }
+
+    /// Whether `values` is a shape of key that this bucket has.
+    #[must_use]
+    pub fn has_key(&self, values: &crate::KeyValues) -> bool {
+        use crate::KeyValues;
+        match (&self.per, values) {
+            (Some(per), KeyValues::Each(values)) => values.len() == per.dimensions.len(),
+            (Some(_), KeyValues::Overflow) | (None, KeyValues::Whole) => true,
+            (Some(_), KeyValues::Whole) | (None, KeyValues::Each(_) | KeyValues::Overflow) => false,
+        }
+    }
+}
+
+/// Who answers for a service. Shown wherever the service is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Owner {
+    /// The team.
+    pub owner: Option<String>,
+    /// How to reach it.
+    pub contact: Option<String>,
+    /// What to do at 3 a.m.
+    pub runbook: Option<String>,
+}
+
+/// Every bucket of one service: the unit of configuration, applied whole or not at all.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServiceBuckets {
+    /// The service.
+    pub service: Name,
+    /// Who answers for it.
+    pub owner: Owner,
+    /// Which of several matching buckets count.
+    pub select: Select,
+    /// The buckets, in the order of the file, names unique, at most [`MAX_BUCKETS_PER_SERVICE`].
+    pub buckets: Vec<Bucket>,
+}
+
+impl ServiceBuckets {
+    /// The bucket of that name, with its place in the file.
+    #[must_use]
+    pub fn bucket(&self, name: &str) -> Option<(usize, &Bucket)> {
+        self.buckets.iter().enumerate().find(|(_, b)| b.name.as_str() == name)
+    }
+
+    /// Which buckets count a request that matches those for which `matched` says yes: the one place
+    /// where `select` is decided. Places in `buckets`, in the order of the file.
+    #[must_use]
+    pub fn selected(&self, matched: impl Fn(usize, &Bucket) -> bool) -> Vec<usize> {
+        let fitting = self.buckets.iter().enumerate().filter(|(i, b)| matched(*i, b));
+        match self.select {
+            Select::All => fitting.map(|(i, _)| i).collect(),
+            Select::MostSpecific => {
+                let mut best: BTreeMap<Scope, (crate::Specificity, usize)> = BTreeMap::new();
+                for (i, bucket) in fitting {
+                    let s = bucket.rule.specificity();
+                    let entry = best.entry(bucket.scope).or_insert((s, i));
+                    if s > entry.0 {
+                        *entry = (s, i);
+                    }
+                }
+                let mut places: Vec<usize> = best.into_values().map(|(_, i)| i).collect();
+                places.sort_unstable();
+                places
+            }
+        }
+    }
+
+    /// Which buckets count `request`, evaluated as the rules stand: every condition of the rule, and
+    /// every `per` dimension present.
+    #[must_use]
+    pub fn matching(&self, request: &crate::Request<'_>) -> Vec<usize> {
+        self.selected(|_, b| {
+            let per = b.per.iter().flat_map(|p| &p.dimensions);
+            b.rule.fits(request) && per.into_iter().all(|d| request.dimension(d.as_str()).is_some())
+        })
+    }
+}
