@@ -71,6 +71,20 @@ impl TokenRate {
         Self::checked(requests, window, burst, default)
     }
 
+    /// From its three numbers as [`Self::requests`], [`Self::window`] and [`Self::depth`] give them.
+    /// Without requests the depth does not matter.
+    ///
+    /// # Errors
+    /// Says which bound is broken.
+    pub fn from_parts(requests: u64, window: Duration, depth: f64) -> Result<Self, InvalidLimit> {
+        #[expect(clippy::cast_precision_loss, reason = "1e12 is exact")]
+        let fits = (1.0..=Self::MAX_REQUESTS as f64).contains(&depth);
+        if requests > 0 && !fits {
+            return Err(InvalidLimit::Burst);
+        }
+        Self::checked(requests, window, None, depth)
+    }
+
     fn checked(
         requests: u64,
         window: Duration,
@@ -180,6 +194,22 @@ mod tests {
             TokenRate::per_window(1_000_000_000_000, Duration::from_nanos(1), None),
             Err(InvalidLimit::Rate)
         );
+    }
+
+    #[test]
+    fn parts_make_the_same_limit_again() {
+        for t in [
+            TokenRate::per_second(25, None),
+            TokenRate::per_second(0, None),
+            TokenRate::per_window(7, Duration::from_secs(600), Some(3)),
+        ] {
+            let t = t.expect("fine");
+            assert_eq!(TokenRate::from_parts(t.requests(), t.window(), t.depth()), Ok(t));
+        }
+        for depth in [0.0, 0.5, -1.0, 2e12, f64::NAN, f64::INFINITY] {
+            let made = TokenRate::from_parts(1, Duration::from_secs(1), depth);
+            assert_eq!(made, Err(InvalidLimit::Burst), "{depth}");
+        }
     }
 
     #[test]
