@@ -1,0 +1,152 @@
+//! What a host holds: decisions, handles and statistics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_client_core as core;
+use sluicegate_model::Request;
+
+use crate::agent::{self, Handle};
+use crate::clock::{self, Coarse};
+use crate::settings::Checked;
+use crate::{Connection, Outcome, Settings, StartError, Verdict};
+
+/// A client: decides in this process, reports and is told from a thread of its own.
+///
+/// Cheap to clone; every clone and every [`Prepared`] handle is the same client. When the last of
+/// them is dropped, the last report is sent and the thread joined, which takes at most
+/// `limits.shutdown_timeout` (or [`Limiter::shutdown`] does it earlier).
+#[derive(Clone)]
+pub struct Limiter {
+    core: core::Limiter<Coarse>,
+    agent: Arc<Handle>,
+}
+
+/// A handle for requests that all look alike, such as those of one route or connection: the buckets
+/// that count them are looked up once. Clone it for each worker.
+#[derive(Clone)]
+pub struct Prepared {
+    core: core::Prepared<Coarse>,
+    /// Keeps the client alive.
+    _agent: Arc<Handle>,
+}
+
+/// Everything a client knows of itself.
+#[derive(Debug, Clone)]
+pub struct Stats {
+    /// Counts, directives and bounds.
+    pub client: core::Stats,
+    /// The connection to the aggregators.
+    pub connection: Connection,
+}
+
+impl Limiter {
+    /// Checks `settings` and starts the client. Never waits for the network: until the first
+    /// aggregator has answered, everything is admitted.
+    ///
+    /// # Errors
+    /// Says which setting is wrong, or what the operating system refused.
+    pub fn start(settings: Settings) -> Result<Self, StartError> {
+        let session: u64 = rand::random();
+        let checked: Checked = settings.check(session)?;
+        let (limiter, agent) =
+            core::client(checked.core.clone(), Coarse, rand::random(), clock::now());
+        let agent = Arc::new(agent::spawn(agent, checked, rand::random())?);
+        Ok(Self { core: limiter, agent })
+    }
+
+    /// Decides one request. Takes no lock, makes no system call, and allocates only while it
+    /// learns requests it has not seen.
+    #[inline]
+    #[must_use]
+    pub fn decide(&self, request: &Request<'_>) -> Outcome {
+        self.core.decide(request)
+    }
+
+    /// Decides one request that counts for `hits`.
+    #[inline]
+    #[must_use]
+    pub fn decide_n(&self, request: &Request<'_>, hits: u32) -> Outcome {
+        self.core.decide_n(request, hits)
+    }
+
+    /// Decides several views of one request together: it passes only if all do, and one that is
+    /// refused charges none. `verdicts` is cleared, and gets one verdict a view.
+    pub fn decide_each(
+        &self,
+        requests: &[Request<'_>],
+        hits: u32,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Outcome {
+        self.core.decide_each(requests, hits, verdicts)
+    }
+
+    /// Looks up once which buckets count `request`.
+    #[must_use]
+    pub fn prepare(&self, request: &Request<'_>) -> Prepared {
+        Prepared { core: self.core.prepare(request), _agent: self.agent.clone() }
+    }
+
+    /// Counts, directives, bounds and the state of the connection. For people and metrics: it
+    /// walks every key.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats { client: self.core.stats(), connection: self.connection() }
+    }
+
+    /// The state of the connection alone.
+    #[must_use]
+    pub fn connection(&self) -> Connection {
+        self.agent.status.connection(clock::now())
+    }
+
+    /// Sends the last report and ends the thread, for every clone. Decisions go on, and drop nothing
+    /// more once the last directives have run out. Blocks for at most `limits.shutdown_timeout`:
+    /// in asynchronous code call it where blocking is allowed.
+    pub fn shutdown(&self) {
+        self.agent.shutdown();
+    }
+
+    /// Stands the agent's thread still, as an overloaded machine would; decisions go on. For tests
+    /// of just that. `false` if it has too much to do already.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn pause_agent(&self, how_long: Duration) -> bool {
+        self.agent.pause(how_long)
+    }
+
+    /// The kernel's number of the agent's thread, on Linux, once it runs.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn agent_tid(&self) -> Option<u32> {
+        self.agent.tid()
+    }
+}
+
+impl Prepared {
+    /// Decides one request.
+    #[inline]
+    #[must_use]
+    pub fn decide(&self) -> Outcome {
+        self.core.decide()
+    }
+
+    /// Decides one request that counts for `hits`.
+    #[inline]
+    #[must_use]
+    pub fn decide_n(&self, hits: u32) -> Outcome {
+        self.core.decide_n(hits)
+    }
+}
+
+impl std::fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Limiter").field("connection", &self.connection()).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").finish_non_exhaustive()
+    }
+}
