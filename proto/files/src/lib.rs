@@ -7,6 +7,7 @@
 pub mod buckets;
 mod diagnostic;
 mod scalar;
+pub mod schema;
 mod source;
 mod suggest;
 mod tree;

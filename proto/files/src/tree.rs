@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span, options};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, options};
 
 use crate::diagnostic::{At, Problem, Report, quoted};
 
@@ -93,10 +93,7 @@ pub(crate) fn read(source: &str, report: &mut Report<'_>) -> Tree {
         let went_on = match next {
             Ok((event, span)) => builder.take(event, span),
             Err(error) => {
-                let marker = error.marker();
-                let at =
-                    At { line: to_u32(marker.line()), column: to_u32(marker.col() + 1), width: 0 };
-                let at = builder.report.on_a_line(at);
+                let at = builder.report.on_a_line(where_broken(&error, source));
                 builder.report.error(at, &"", syntax(error.kind()));
                 Err(Stop)
             }
@@ -280,14 +277,39 @@ fn too_deep() -> Problem {
         .help("no field needs that; look for a bracket that is not closed or a wrong indentation")
 }
 
+/// Where the text breaks: at the parser's position, or at the tab that it stumbled over.
+fn where_broken(error: &ScanError, source: &str) -> At {
+    let marker = error.marker();
+    let at = At { line: to_u32(marker.line()), column: to_u32(marker.col() + 1), width: 0 };
+    if !is_tab(error.kind()) {
+        return at;
+    }
+    let from = marker.line().saturating_sub(1);
+    for (i, line) in source.split('\n').enumerate().skip(from).take(2) {
+        if let Some(column) = line.chars().position(|c| c == '\t') {
+            return At { line: to_u32(i + 1), column: to_u32(column + 1), width: 1 };
+        }
+    }
+    at
+}
+
+fn is_tab(kind: &ErrorKind) -> bool {
+    use ErrorKind as E;
+    matches!(
+        kind,
+        E::TabNotAllowed
+            | E::TabInBlockIndentation
+            | E::TabInIndentation
+            | E::TabAtBlockScalarStart
+            | E::TabInPlainScalar
+    )
+}
+
 /// The parser's error in the words of someone who has to mend the file.
 fn syntax(kind: &ErrorKind) -> Problem {
     use ErrorKind as E;
     match kind {
-        E::TabNotAllowed
-        | E::TabInBlockIndentation
-        | E::TabInIndentation
-        | E::TabAtBlockScalarStart => {
+        kind if is_tab(kind) => {
             Problem::new("a tab stands where YAML wants spaces").help("indent with spaces only")
         }
         E::MissingAnchorOrAliasName => Problem::new(
@@ -311,6 +333,20 @@ fn syntax(kind: &ErrorKind) -> Problem {
                 .help("look for a missing `:`, or an indentation that fits no line above")
         }
         E::InvalidIndentation => Problem::new("the indentation fits no line above"),
+        E::InvalidColonPlacement
+        | E::UnclosedFlowCollection { .. }
+        | E::UnexpectedEofFlowSequence
+        | E::UnexpectedEofFlowMapping
+        | E::UnexpectedEofImplicitFlowMapping
+        | E::ExpectedFlowMappingSeparator
+        | E::ExpectedFlowSequenceSeparator => {
+            Problem::new("a list `[...]` or map `{...}` is not closed, or lacks a comma")
+                .help("look for a missing `]`, `}` or `,` at or above this line")
+        }
+        E::MisplacedFlowCollectionEnd | E::MismatchedFlowCollectionEnd { .. } => {
+            Problem::new("this bracket closes nothing that is open")
+                .help("look for a missing or doubled bracket at or above this line")
+        }
         other => Problem::new(format!("this is not valid YAML: {other}")),
     }
 }

@@ -65,6 +65,8 @@ pub(crate) struct Fields<'n> {
     /// Where the map begins.
     pub at: At,
     entries: &'n [(Key, Node)],
+    /// The fields that misspelt entries most likely mean, so that they are not called missing too.
+    meant: Vec<&'static str>,
 }
 
 impl<'n> Fields<'n> {
@@ -85,15 +87,19 @@ impl<'n> Fields<'n> {
                 return None;
             }
         };
+        let mut meant = Vec::new();
         for (key, _) in entries {
             let field = table.iter().find(|f| f.name() == key.text);
             match field.map(FieldName::refusal) {
                 Some(None) => {}
                 Some(Some(why)) => report.error(key.at, &trail.field(&key.text), why.as_str()),
-                None => report.error(key.at, trail, unknown(&key.text, what, table)),
+                None => {
+                    meant.extend(nearest(&key.text, table.iter().map(FieldName::name)));
+                    report.error(key.at, trail, unknown(&key.text, what, table));
+                }
             }
         }
-        Some(Self { at: node.at, entries })
+        Some(Self { at: node.at, entries, meant })
     }
 
     /// The entry of that name, unless it is null, which is reported.
@@ -122,7 +128,10 @@ impl<'n> Fields<'n> {
         report: &mut Report<'_>,
     ) -> Option<&'n Node> {
         if !self.has(name) {
-            report.error(self.at, trail, Problem::new(format!("`{name}` is missing")).help(help));
+            if !self.meant.contains(&name) {
+                let p = Problem::new(format!("`{name}` is missing")).help(help);
+                report.error(self.at, trail, p);
+            }
             return None;
         }
         self.get(name, trail, report)

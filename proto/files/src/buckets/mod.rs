@@ -68,7 +68,7 @@ pub fn parse_bytes(path: &str, bytes: &[u8]) -> Parsed {
     };
     let (errors, warnings) = report.finish();
     let service = service.filter(|_| errors.is_empty());
-    debug_assert!(service.is_some() != errors.is_empty() || service.is_some());
+    debug_assert_eq!(service.is_some(), errors.is_empty(), "nothing is refused without a reason");
     Parsed { service, name, warnings, errors }
 }
 

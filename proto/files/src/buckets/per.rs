@@ -129,14 +129,9 @@ fn overflow(
         report.error(node.at, trail, p);
         return None;
     }
-    let before = report.errors();
-    match limit::standing_alone(node, trail, report) {
-        Some(Limit::Unlimited) => Some(Overflow::Observe),
-        Some(limit @ Limit::Tokens(_)) => Some(Overflow::Limit(limit)),
-        None => {
-            debug_assert!(report.errors() > before || matches!(node.value, Value::Reported));
-            None
-        }
+    match limit::standing_alone(node, trail, report)? {
+        Limit::Unlimited => Some(Overflow::Observe),
+        limit @ Limit::Tokens(_) => Some(Overflow::Limit(limit)),
     }
 }
 
