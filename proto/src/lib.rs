@@ -6,6 +6,9 @@ pub mod link;
 pub mod transport;
 pub mod wire;
 
+pub use backoff::Backoff;
+pub use transport::{Address, InvalidAddress};
+
 /// Generated from `proto/sluicegate/v1/*.proto`.
 #[allow(clippy::all, clippy::pedantic, clippy::cast_possible_truncation, reason = "generated")]
 #[allow(unreachable_pub, unused_qualifications, missing_docs, reason = "generated")]

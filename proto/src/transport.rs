@@ -67,12 +67,12 @@ impl FromStr for Address {
         if authority.host().is_empty() {
             return fail("it has no host");
         }
-        match authority.port() {
-            None => fail("it has no port"),
-            Some(port) => match port.as_str().parse::<u16>() {
+        match authority.as_str().rsplit_once(':') {
+            Some((_, port)) if !port.ends_with(']') => match port.parse::<u16>() {
                 Ok(0) | Err(_) => fail("its port is not a number from 1 to 65535"),
                 Ok(_) => Ok(Self(authority)),
             },
+            _ => fail("it has no port"),
         }
     }
 }
@@ -144,11 +144,12 @@ mod tests {
         assert_eq!("[::1]:80".parse::<Address>().expect("v6").to_string(), "[::1]:80");
         for (bad, problem) in [
             ("", "its host cannot be read"),
+            ("[::1]", "it has no port"),
             ("localhost", "it has no port"),
             (":7070", "it has no host"),
             ("localhost:0", "its port is not a number from 1 to 65535"),
             ("localhost:70700", "its port is not a number from 1 to 65535"),
-            ("localhost:http", "its host cannot be read"),
+            ("localhost:http", "its port is not a number from 1 to 65535"),
             ("https://localhost:1", "TLS is not offered"),
             ("unix://x", "its scheme is not http"),
             ("localhost:1/path", "there is more to it than a host and a port"),

@@ -12,7 +12,7 @@ use crate::v1;
 /// the largest frame that a receiver accepts ([`crate::transport::MAX_FRAME_BYTES`]).
 pub const CHUNK_BYTES: usize = 1 << 20;
 /// The largest message up, put together, in bytes.
-pub const MAX_UP_BYTES: usize = 16 << 20;
+pub const MAX_UP_BYTES: usize = 32 << 20;
 /// The largest message down, put together, in bytes.
 pub const MAX_DOWN_BYTES: usize = 64 << 20;
 
