@@ -32,6 +32,8 @@ pub struct Settings {
     pub ramp: Duration,
     /// Between two looks of the agent at the counters.
     pub look: Duration,
+    /// How long a value's key may be without a request until its place may go to another value.
+    pub value_idle: Duration,
     /// The most combinations of service, caller and procedure that are remembered. Others are
     /// matched anew with each request: right, but slower.
     pub max_identities: usize,
@@ -61,6 +63,7 @@ impl Settings {
             ttl: Duration::from_secs(10),
             ramp: Duration::from_secs(10),
             look: Duration::from_millis(10),
+            value_idle: Duration::from_secs(60),
             max_identities: 65_536,
             max_values: 200_000,
             max_waiting: 1024,
