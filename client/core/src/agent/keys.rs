@@ -1,0 +1,481 @@
+//! The agent's view of every key: a small record for each, a larger one while it is in use, and
+//! what a look does with those.
+//!
+//! It drives the table's owner and the ledger; it knows no messages and no stream.
+
+use std::time::Duration;
+
+use sluicegate_model::{AdmitRatio, Counts, Directive, Limit, OnControlLoss, Term, Time};
+
+use super::cap::{BUDGET_HORIZON, Cap, Flow};
+use super::control::{Control, Moment, Share, Verdict};
+use super::ledger::{Ledger, LineId};
+use super::meters::AgentCounters;
+use crate::{KeyEvent, KeyHandle, Keeper, Settings, StalePolicy};
+
+/// From this rate on (in this client) threads count a key apart.
+pub(super) const PROMOTE_RPS: f64 = 1000.0;
+/// The most identities and values taken from the queue at one look.
+pub(super) const MAX_ADOPTED_PER_LOOK: usize = 256;
+/// How many resting keys a look examines for eviction.
+pub(super) const EXAMINED_PER_LOOK: usize = 64;
+/// How many resting keys without values a look examines for traffic, at least.
+const RESTING_PER_LOOK: usize = 64;
+/// The longest nap. Nothing can wake a sleeping agent, so it must end before a budget does.
+pub(super) const MAX_NAP: Duration = Duration::from_millis(40);
+/// In at most so many looks every resting key without values is examined.
+const MAX_ROUND_LOOKS: usize = 32;
+/// The longest time that a drop tells its caller to wait.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+const RESTING: u32 = u32::MAX;
+
+/// What is kept of every key.
+#[derive(Debug)]
+struct Key {
+    line: LineId,
+    /// Its place in `in_use`, or [`RESTING`].
+    place: u32,
+    /// The totals at the last look.
+    read: Counts,
+    /// When it last saw a request.
+    used: Time,
+    /// Of the last directive on this stream.
+    term: Term,
+    seq: u64,
+    promoted: bool,
+    /// It rests with something else than "admit everything" in its slot.
+    odd: bool,
+}
+
+/// What is kept of a key in use.
+#[derive(Debug)]
+struct InUse {
+    key: KeyHandle,
+    /// `None` without a limit, and for a limit of 0: the table knows what to do then.
+    flow: Option<Flow>,
+    /// That, raised by a directive: what the level belongs to.
+    level_of: Flow,
+    cap: Cap,
+    on_loss: OnControlLoss,
+    control: Control,
+    share: Option<Share>,
+    /// What the slot was told last.
+    told: Option<Verdict>,
+    budget: Option<u64>,
+    retry_after: Duration,
+    /// Since the last tick.
+    matched: u64,
+    offered: u64,
+    /// The last tick saw no request.
+    quiet: bool,
+}
+
+/// All keys.
+pub(super) struct Keys {
+    tick: Duration,
+    look: Duration,
+    value_idle: Duration,
+    all: Vec<Option<Key>>,
+    in_use: Vec<InUse>,
+    touched: Vec<KeyHandle>,
+    /// Keys without values, in use or not.
+    whole: usize,
+    looks: usize,
+    examined: usize,
+}
+
+impl Keys {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            tick: settings.tick,
+            look: settings.look,
+            value_idle: settings.value_idle,
+            all: Vec::new(),
+            in_use: Vec::new(),
+            touched: Vec::new(),
+            whole: 0,
+            looks: 0,
+            examined: 0,
+        }
+    }
+
+    /// Follows the table: keys that came, changed and went.
+    pub(super) fn follow(
+        &mut self,
+        keeper: &mut Keeper,
+        ledger: &mut Ledger,
+        meters: &AgentCounters,
+        moment: &Moment,
+    ) {
+        while let Some(event) = keeper.poll_event() {
+            match event {
+                KeyEvent::New(key) => {
+                    let at = key.index();
+                    if self.all.len() <= at {
+                        self.all.resize_with(at + 1, || None);
+                    }
+                    self.all[at] = Some(Key {
+                        line: ledger.open(key),
+                        place: RESTING,
+                        read: Counts::default(),
+                        used: moment.now,
+                        term: 0,
+                        seq: 0,
+                        promoted: false,
+                        odd: false,
+                    });
+                    self.whole += usize::from(!keeper.is_value(key));
+                    self.wake(keeper, key, moment);
+                }
+                KeyEvent::Changed(key) => {
+                    self.wake(keeper, key, moment);
+                    self.change(keeper, key, moment);
+                }
+                KeyEvent::Retired(key) => {
+                    self.retire(keeper, ledger, meters, key);
+                    keeper.release(key);
+                }
+            }
+        }
+    }
+
+    /// Looks at every key that may have seen a request, and every key in use. Whether any did.
+    pub(super) fn look(
+        &mut self,
+        keeper: &mut Keeper,
+        ledger: &mut Ledger,
+        moment: &Moment,
+    ) -> bool {
+        self.looks = self.looks.wrapping_add(1);
+        let mut touched = std::mem::take(&mut self.touched);
+        keeper.take_touched(|key| touched.push(key));
+        let (round, looks) = (self.round_looks(), self.looks);
+        for key in touched.drain(..) {
+            let Some(Some(known)) = self.all.get(key.index()) else { continue };
+            if known.place != RESTING {
+                continue;
+            }
+            // Keys without values are always named, so they are asked in turn.
+            let in_turn = keeper.is_value(key) || key.index() % round == looks % round;
+            if in_turn && keeper.totals(key) != known.read {
+                self.wake(keeper, key, moment);
+            }
+        }
+        self.touched = touched;
+        let mut moved = false;
+        for place in 0..self.in_use.len() {
+            moved |= self.visit(place, keeper, ledger, moment);
+        }
+        moved
+    }
+
+    /// States the rates of the interval that ends now, and lets keys rest that are not used.
+    pub(super) fn tick(
+        &mut self,
+        keeper: &mut Keeper,
+        ledger: &mut Ledger,
+        meters: &AgentCounters,
+        moment: &Moment,
+        interval: Duration,
+    ) {
+        let seconds = interval.as_secs_f64();
+        for used in &mut self.in_use {
+            let Some(Some(key)) = self.all.get_mut(used.key.index()) else { continue };
+            let (matched, offered) = (used.matched, used.offered);
+            used.quiet = matched == 0;
+            (used.matched, used.offered) = (0, 0);
+            #[expect(clippy::cast_precision_loss, reason = "counts of a tick, below 2^52")]
+            let (matched_rps, offered_rps) = (matched as f64 / seconds, offered as f64 / seconds);
+            ledger.gauge(key.line, offered_rps, u32::from(matched > 0));
+            if matched_rps >= PROMOTE_RPS && !key.promoted {
+                key.promoted = keeper.promote(used.key);
+                let counter =
+                    if key.promoted { &meters.keys_promoted } else { &meters.promotions_refused };
+                counter.hit();
+            }
+        }
+        let rest_after = (self.tick * 2).max(Duration::from_secs(1));
+        let mut place = 0;
+        while place < self.in_use.len() {
+            if self.may_rest(place, moment, rest_after) {
+                self.rest(place, keeper);
+            } else {
+                place += 1;
+            }
+        }
+    }
+
+    /// Applies a directive at once. Whether it was newer than the last one of its key.
+    pub(super) fn direct(
+        &mut self,
+        keeper: &mut Keeper,
+        key: KeyHandle,
+        directive: &Directive,
+        moment: &Moment,
+    ) -> bool {
+        let Some(Some(known)) = self.all.get_mut(key.index()) else { return false };
+        if (directive.term, directive.seq) < (known.term, known.seq) {
+            return false;
+        }
+        (known.term, known.seq) = (directive.term, directive.seq);
+        let used_at = known.used;
+        let Some(place) = self.wake(keeper, key, moment) else { return false };
+        let used = &mut self.in_use[place];
+        used.control = Control::hold(directive, moment.now);
+        used.apply(keeper, moment, used_at);
+        true
+    }
+
+    /// A new stream numbers its directives anew.
+    pub(super) fn start_stream(&mut self) {
+        for key in self.all.iter_mut().flatten() {
+            (key.term, key.seq) = (0, 0);
+        }
+    }
+
+    /// The control plane, thought lost, is there: keys that rest must not go on as if it were not.
+    pub(super) fn wake_odd(&mut self, keeper: &mut Keeper, moment: &Moment) {
+        for at in 0..self.all.len() {
+            let odd = self.all[at].as_ref().is_some_and(|k| k.odd && k.place == RESTING);
+            if odd {
+                let handle = handle_at(at);
+                self.wake(keeper, handle, moment);
+            }
+        }
+    }
+
+    /// Gives up value keys that have been idle for long, a few at each look. Only those that rest:
+    /// their directive has run out, so a value that comes back gets no better than it had.
+    pub(super) fn evict(
+        &mut self,
+        keeper: &mut Keeper,
+        ledger: &Ledger,
+        meters: &AgentCounters,
+        now: Time,
+    ) {
+        for _ in 0..EXAMINED_PER_LOOK.min(self.all.len()) {
+            self.examined = (self.examined + 1) % self.all.len();
+            let Some(key) = &self.all[self.examined] else { continue };
+            let handle = handle_at(self.examined);
+            let idle = key.place == RESTING && now.since(key.used) >= self.value_idle;
+            if idle
+                && keeper.is_value(handle)
+                && ledger.is_settled(key.line)
+                && ledger.can_close()
+                && keeper.totals(handle) == key.read
+                && keeper.evict(now, handle)
+            {
+                meters.keys_evicted.hit();
+            }
+        }
+    }
+
+    /// Puts a key in use, if it is not; where it stands.
+    fn wake(&mut self, keeper: &mut Keeper, key: KeyHandle, moment: &Moment) -> Option<usize> {
+        let round = u32::try_from(self.round_looks()).unwrap_or(u32::MAX);
+        let known = self.all.get_mut(key.index())?.as_mut()?;
+        if known.place != RESTING {
+            return Some(known.place as usize);
+        }
+        let place = self.in_use.len();
+        known.place = u32::try_from(place).ok()?;
+        known.odd = false;
+        let used_at = known.used;
+        // Full as of the time when it may have been used first.
+        let unseen = (self.look * round).max(MAX_NAP);
+        let full_at = moment.now.as_nanos().saturating_sub(whole_nanos(unseen));
+        let mut used = InUse::new(keeper, key, Time::from_nanos(full_at), self.tick);
+        keeper.set_stale_policy(key, used.stale_policy());
+        used.apply(keeper, moment, used_at);
+        self.in_use.push(used);
+        Some(place)
+    }
+
+    /// Follows a change of a key's limit, mode or `on_control_loss`.
+    fn change(&mut self, keeper: &mut Keeper, key: KeyHandle, moment: &Moment) {
+        let Some(Some(known)) = self.all.get(key.index()) else { return };
+        let used_at = known.used;
+        let Some(used) = self.in_use.get_mut(known.place as usize) else { return };
+        let mut fresh = InUse::new(keeper, key, moment.now, self.tick);
+        if used.flow.is_some() && fresh.flow.is_some() {
+            (fresh.control, fresh.cap, fresh.level_of) = (used.control, used.cap, used.level_of);
+            fresh.share = fresh.share.map(|new| used.share.unwrap_or(new));
+        }
+        (fresh.matched, fresh.offered) = (used.matched, used.offered);
+        if fresh.flow.is_none() && used.budget.is_some() {
+            keeper.set_budget(key, None);
+        }
+        *used = fresh;
+        keeper.set_stale_policy(key, used.stale_policy());
+        used.apply(keeper, moment, used_at);
+    }
+
+    fn retire(
+        &mut self,
+        keeper: &Keeper,
+        ledger: &mut Ledger,
+        meters: &AgentCounters,
+        key: KeyHandle,
+    ) {
+        let Some(known) = self.all.get_mut(key.index()).and_then(Option::take) else { return };
+        if known.place != RESTING {
+            self.remove(known.place as usize);
+        }
+        self.whole -= usize::from(!keeper.is_value(key));
+        ledger.count(known.line, &keeper.totals(key).since(&known.read));
+        if !ledger.close(known.line, keeper.name(key)) {
+            meters.keys_forgotten.hit();
+        }
+    }
+
+    /// One key in use: counts, level, verdict. Whether it saw a request.
+    fn visit(
+        &mut self,
+        place: usize,
+        keeper: &mut Keeper,
+        ledger: &mut Ledger,
+        moment: &Moment,
+    ) -> bool {
+        let used = &mut self.in_use[place];
+        let Some(Some(key)) = self.all.get_mut(used.key.index()) else { return false };
+        let totals = keeper.totals(used.key);
+        let more = totals.since(&key.read);
+        let moved = totals != key.read;
+        if moved {
+            key.read = totals;
+            key.used = moment.now;
+            ledger.count(key.line, &more);
+            used.matched += more.matched;
+            used.offered += more.offered;
+        }
+        if used.flow.is_some() {
+            if let Some(share) = &mut used.share {
+                share.observe(moment, used.control.is_moving(), more.offered, more.charged());
+            }
+            used.cap.take(&used.level_of, more.charged(), moment.now);
+            if more.charged() > 0 {
+                used.budget = None;
+            }
+            used.apply(keeper, moment, key.used);
+        }
+        moved
+    }
+
+    fn may_rest(&self, place: usize, moment: &Moment, rest_after: Duration) -> bool {
+        let used = &self.in_use[place];
+        let Some(Some(key)) = self.all.get(used.key.index()) else { return false };
+        if moment.now.since(key.used) < rest_after || !used.quiet {
+            return false;
+        }
+        let settled = match used.control {
+            Control::Free => true,
+            // Follows from the time alone when the key is used again, once the ramp is over.
+            Control::Lost { since, held, .. } => !held && moment.now.since(since) >= moment.ramp,
+            Control::Held { .. } => false,
+        };
+        used.flow.is_none() || (settled && used.cap.is_full(&used.level_of))
+    }
+
+    fn rest(&mut self, place: usize, keeper: &mut Keeper) {
+        let round = u32::try_from(self.round_looks()).unwrap_or(u32::MAX);
+        let used = self.remove(place);
+        let Some(Some(key)) = self.all.get_mut(used.key.index()) else { return };
+        key.place = RESTING;
+        key.odd = used.told.is_some_and(|told| told != Verdict::FREE);
+        if used.flow.is_some() && used.told.is_some_and(|told| told.capped) {
+            // Good until its turn comes to be looked at.
+            let reach = BUDGET_HORIZON + self.look * round;
+            keeper.set_budget(used.key, Some(used.cap.budget(&used.level_of, reach)));
+        }
+    }
+
+    fn remove(&mut self, place: usize) -> InUse {
+        let gone = self.in_use.swap_remove(place);
+        if let Some(moved) = self.in_use.get(place)
+            && let Some(Some(key)) = self.all.get_mut(moved.key.index())
+        {
+            key.place = u32::try_from(place).unwrap_or(RESTING);
+        }
+        gone
+    }
+
+    /// In how many looks every resting key without values has had its turn.
+    fn round_looks(&self) -> usize {
+        self.whole.div_ceil(RESTING_PER_LOOK).clamp(1, MAX_ROUND_LOOKS)
+    }
+}
+
+impl InUse {
+    fn new(keeper: &Keeper, key: KeyHandle, now: Time, tick: Duration) -> Self {
+        let flow = match keeper.limit(key) {
+            limit if limit.denies_all() => None,
+            Limit::Unlimited => None,
+            Limit::Tokens(rate) => Some(Flow::from(rate)),
+        };
+        let on_loss = keeper.bucket(key).on_control_loss;
+        let level_of = flow.unwrap_or(Flow { rate_rps: 0.0, depth: 0.0 });
+        let one_token_s = if level_of.rate_rps > 0.0 { 1.0 / level_of.rate_rps } else { 0.0 };
+        let one_token = Duration::from_secs_f64(one_token_s.min(MAX_RETRY_AFTER.as_secs_f64()));
+        Self {
+            key,
+            flow,
+            level_of,
+            cap: Cap::full(&level_of, now),
+            on_loss,
+            control: Control::Free,
+            share: (on_loss == OnControlLoss::Share).then(|| Share::new(now)),
+            told: None,
+            budget: None,
+            retry_after: one_token.max(tick).min(MAX_RETRY_AFTER),
+            matched: 0,
+            offered: 0,
+            quiet: false,
+        }
+    }
+
+    /// What a drop becomes when the agent is dead: the same as when the control plane is.
+    fn stale_policy(&self) -> StalePolicy {
+        match self.on_loss {
+            _ if self.flow.is_none() => StalePolicy::Keep,
+            OnControlLoss::Open => StalePolicy::Admit,
+            OnControlLoss::Last | OnControlLoss::Share | OnControlLoss::Closed => StalePolicy::Keep,
+        }
+    }
+
+    /// Works out what the slot should do, and tells it what is new.
+    fn apply(&mut self, keeper: &mut Keeper, moment: &Moment, used: Time) {
+        let Some(flow) = self.flow else { return };
+        self.control.advance(moment, used);
+        let share = self.share.map_or(AdmitRatio::ALL, |s| s.admit(moment.ttl));
+        let verdict = self.control.verdict(moment, self.on_loss, share);
+        if self.told.is_none_or(|told| told.admit != verdict.admit) {
+            keeper.set_admit(self.key, verdict.admit, self.retry_after);
+        }
+        let level_of = flow.raised_to(self.control.limit_rps().unwrap_or(flow.rate_rps));
+        let capped = verdict.capped && level_of.rate_rps.is_finite();
+        if level_of != self.level_of && capped {
+            self.cap.change(&self.level_of, &level_of);
+            self.level_of = level_of;
+        }
+        if capped {
+            let budget = self.cap.budget(&self.level_of, BUDGET_HORIZON);
+            if self.budget != Some(budget) {
+                keeper.set_budget(self.key, Some(budget));
+                self.budget = Some(budget);
+            }
+        } else if self.told.is_none_or(|told| told.capped) {
+            keeper.set_budget(self.key, None);
+            self.budget = None;
+        }
+        self.told = Some(Verdict { admit: verdict.admit, capped });
+    }
+}
+
+fn handle_at(at: usize) -> KeyHandle {
+    KeyHandle(u32::try_from(at).unwrap_or(u32::MAX))
+}
+
+fn whole_nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}

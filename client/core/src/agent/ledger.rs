@@ -1,0 +1,561 @@
+//! What the stream in use has been told, and what it has acknowledged: from counts of keys and
+//! services to reports of which none can be lost.
+//!
+//! Every report repeats what an earlier one said without an acknowledgement yet. So whoever takes in
+//! report `n` knows all that `1..=n` said, whatever became of them on the way, and an
+//! acknowledgement of `n` covers them all. It knows no slots, no directives and no clock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use sluicegate_model::{
+    Counts, Entry, KeyId, KeyName, KeyValues, Name, Report, ServiceCounts,
+};
+
+use crate::KeyHandle;
+
+/// The most entries of one report. More keys than that wait until what is on its way is
+/// acknowledged.
+pub const MAX_REPORT_ENTRIES: usize = 50_000;
+/// The most bytes of key names of one report.
+pub const MAX_REPORT_NAME_BYTES: usize = 1 << 20;
+/// The most reports whose contents are remembered until they are acknowledged. Beyond, the newest
+/// stands for those before it (it repeats what they said).
+pub const MAX_REPORTS_UNACKNOWLEDGED: usize = 4;
+/// The most keys that are gone but have counts which nobody has acknowledged.
+pub const MAX_LEAVING_KEYS: usize = 10_000;
+/// The most services that are counted on one stream, those gone since it opened included.
+pub const MAX_SERVICES: usize = 4096;
+
+/// The most ids on one stream, those included that are lost because of [`MAX_LEAVING_KEYS`].
+pub const MAX_IDS: usize = 1 << 24;
+
+const NO_ID: KeyId = KeyId::MAX;
+
+/// Names one key's line of the ledger.
+pub(super) type LineId = u32;
+
+/// What one key has to say on the stream.
+#[derive(Debug, Clone)]
+struct Line {
+    /// Cumulative on this stream.
+    counts: Counts,
+    /// Of that, what is acknowledged.
+    acked: Counts,
+    offered_rps: f64,
+    sessions: u32,
+    /// Its id on this stream.
+    id: KeyId,
+    /// Whether a report that named it is acknowledged.
+    named: bool,
+    /// The last report that held it, 0 if none on this stream did.
+    sent_seq: u64,
+    /// The last report sent before the line was this key's.
+    opened_seq: u64,
+    /// Something is not said yet.
+    dirty: bool,
+    /// It stands in `pending`.
+    pending: bool,
+    life: Life,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Live(KeyHandle),
+    /// The key is gone, its last counts are not acknowledged.
+    Leaving,
+    /// They are; its id is to be retired. Not before: a receiver that sees a repeated name after
+    /// the id was retired would take it for a new key and count it twice.
+    Retiring,
+    /// Free for another key.
+    Vacant,
+}
+
+#[derive(Debug, Clone)]
+struct ServiceLine {
+    counts: ServiceCounts,
+    acked: ServiceCounts,
+    /// The last state read from the table, to tell what is new.
+    read: ServiceCounts,
+    sent_seq: u64,
+    dirty: bool,
+    live: bool,
+}
+
+/// What a report that is not acknowledged said.
+#[derive(Debug, Default)]
+struct Sent {
+    seq: u64,
+    lines: Vec<(LineId, Counts)>,
+    services: Vec<(u32, ServiceCounts)>,
+}
+
+/// The books of one agent: a line a key and a line a service.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    max_entries: usize,
+    lines: Vec<Line>,
+    vacant: Vec<LineId>,
+    /// The names of lines that are leaving or retiring: the table has them no more.
+    leaving: BTreeMap<LineId, KeyName>,
+    services: Vec<ServiceLine>,
+    service_at: BTreeMap<Name, usize>,
+    /// Lines with something to say, or something said and not acknowledged.
+    pending: Vec<LineId>,
+    /// How many lines, live or leaving, and services are dirty.
+    dirty: usize,
+    /// Which line an id of this stream means.
+    ids: Vec<LineId>,
+    free_ids: Vec<KeyId>,
+    last_seq: u64,
+    acked_seq: u64,
+    sent: VecDeque<Sent>,
+    spare: Vec<Sent>,
+    interval: Duration,
+}
+
+/// What became of an acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Acknowledged {
+    /// It is new, and taken in.
+    Taken,
+    /// Nothing new.
+    Old,
+    /// Of a report that was never sent on this stream.
+    Unknown,
+}
+
+impl Ledger {
+    pub(super) fn new(tick: Duration) -> Self {
+        Self {
+            max_entries: MAX_REPORT_ENTRIES,
+            lines: Vec::new(),
+            vacant: Vec::new(),
+            leaving: BTreeMap::new(),
+            services: Vec::new(),
+            service_at: BTreeMap::new(),
+            pending: Vec::new(),
+            dirty: 0,
+            ids: Vec::new(),
+            free_ids: Vec::new(),
+            last_seq: 0,
+            acked_seq: 0,
+            sent: VecDeque::new(),
+            spare: Vec::new(),
+            interval: tick.max(Duration::from_nanos(1)),
+        }
+    }
+
+    /// A line for a new key.
+    pub(super) fn open(&mut self, key: KeyHandle) -> LineId {
+        let mut line = Line {
+            counts: Counts::default(),
+            acked: Counts::default(),
+            offered_rps: 0.0,
+            sessions: 0,
+            id: NO_ID,
+            named: false,
+            sent_seq: 0,
+            opened_seq: self.last_seq,
+            dirty: false,
+            pending: false,
+            life: Life::Live(key),
+        };
+        if let Some(id) = self.vacant.pop() {
+            line.pending = self.lines[id as usize].pending;
+            self.lines[id as usize] = line;
+            return id;
+        }
+        self.lines.push(line);
+        index(self.lines.len() - 1)
+    }
+
+    /// Adds what happened to a key since it was last told.
+    pub(super) fn count(&mut self, id: LineId, more: &Counts) {
+        if *more == Counts::default() {
+            return;
+        }
+        self.lines[id as usize].counts.add(more);
+        self.mark(id);
+    }
+
+    /// What a key is offered now, and whether it had traffic lately.
+    pub(super) fn gauge(&mut self, id: LineId, offered_rps: f64, sessions: u32) {
+        let line = &mut self.lines[id as usize];
+        #[expect(clippy::float_cmp, reason = "what was said is compared with what is to be said")]
+        let same = line.offered_rps == offered_rps && line.sessions == sessions;
+        if !same {
+            (line.offered_rps, line.sessions) = (offered_rps, sessions);
+            self.mark(id);
+        }
+    }
+
+    /// Whether nothing is left to say of a key that anybody waits for.
+    pub(super) fn is_settled(&self, id: LineId) -> bool {
+        let line = &self.lines[id as usize];
+        !line.dirty && line.sent_seq <= self.acked_seq && line.counts == line.acked
+    }
+
+    /// The key is gone. Its last counts are told and acknowledged before its id is used again.
+    /// Whether that could be promised: false if too many such keys wait already.
+    pub(super) fn close(&mut self, id: LineId, name: KeyName) -> bool {
+        self.gauge(id, 0.0, 0);
+        let line = &self.lines[id as usize];
+        if line.id == NO_ID && line.counts == line.acked {
+            self.vacate(id);
+            return true;
+        }
+        if self.leaving.len() >= MAX_LEAVING_KEYS {
+            // Without its retirement told, the id must not come back.
+            self.lines[id as usize].id = NO_ID;
+            self.vacate(id);
+            return false;
+        }
+        let settled = self.is_settled(id);
+        self.lines[id as usize].life = if settled { Life::Retiring } else { Life::Leaving };
+        self.leaving.insert(id, name);
+        self.mark(id);
+        true
+    }
+
+    /// Whether there is room for one more key that leaves.
+    pub(super) fn can_close(&self) -> bool {
+        self.leaving.len() < MAX_LEAVING_KEYS
+    }
+
+    /// The key that an id of this stream stands for.
+    pub(super) fn key_of(&self, id: KeyId) -> Option<KeyHandle> {
+        let line = *self.ids.get(id as usize)?;
+        match self.lines.get(line as usize)? {
+            Line { life: Life::Live(key), id: own, .. } if *own == id => Some(*key),
+            _ => None,
+        }
+    }
+
+    /// The totals of a service, as the table counts them. Whether there was room for it.
+    pub(super) fn count_service(&mut self, totals: &ServiceCounts) -> bool {
+        let at = match self.service_at.get(&totals.service) {
+            Some(at) => *at,
+            None if self.services.len() >= MAX_SERVICES => return false,
+            None => {
+                let none = no_counts(&totals.service);
+                self.services.push(ServiceLine {
+                    counts: none.clone(),
+                    acked: none.clone(),
+                    read: none,
+                    sent_seq: 0,
+                    dirty: false,
+                    live: true,
+                });
+                self.service_at.insert(totals.service.clone(), self.services.len() - 1);
+                self.services.len() - 1
+            }
+        };
+        let line = &mut self.services[at];
+        if !line.live {
+            // It was gone and is back: the table counts it from 0 again.
+            (line.live, line.read) = (true, no_counts(&totals.service));
+        }
+        let more = less(totals, &line.read);
+        if more != no_counts(&totals.service) {
+            line.counts = plus(&line.counts, &more);
+            line.read = totals.clone();
+            self.dirty += usize::from(!line.dirty);
+            line.dirty = true;
+        }
+        true
+    }
+
+    /// A service is not configured any more. Its last counts were told to
+    /// [`Ledger::count_service`].
+    pub(super) fn close_service(&mut self, service: &Name) {
+        if let Some(at) = self.service_at.get(service) {
+            self.services[*at].live = false;
+        }
+    }
+
+    /// A new stream: what is not acknowledged is said again, under ids given anew.
+    pub(super) fn start_stream(&mut self) {
+        (self.last_seq, self.acked_seq, self.dirty) = (0, 0, 0);
+        while let Some(sent) = self.sent.pop_front() {
+            self.recycle(sent);
+        }
+        self.ids.clear();
+        self.free_ids.clear();
+        self.pending.clear();
+        for at in 0..self.lines.len() {
+            let line = &mut self.lines[at];
+            (line.dirty, line.pending) = (false, false);
+            if line.life == Life::Vacant {
+                continue;
+            }
+            line.counts = line.counts.since(&line.acked);
+            line.acked = Counts::default();
+            (line.id, line.named) = (NO_ID, false);
+            (line.sent_seq, line.opened_seq) = (0, 0);
+            let told = line.counts == Counts::default() && line.sessions == 0;
+            let live = matches!(line.life, Life::Live(_));
+            if !told {
+                self.mark(index(at));
+            } else if !live {
+                self.vacate(index(at));
+            }
+        }
+        self.services.retain(|s| s.live || s.counts != s.acked);
+        for line in &mut self.services {
+            line.counts = less(&line.counts, &line.acked);
+            line.acked = no_counts(&line.counts.service);
+            line.sent_seq = 0;
+            line.dirty = line.counts != line.acked;
+            self.dirty += usize::from(line.dirty);
+        }
+        let places = self.services.iter().enumerate();
+        self.service_at = places.map(|(at, s)| (s.counts.service.clone(), at)).collect();
+    }
+
+    /// The time that the rates told last are over.
+    pub(super) fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval.max(Duration::from_nanos(1));
+    }
+
+    /// Whether something is not said yet.
+    pub(super) fn has_news(&self) -> bool {
+        self.dirty > 0
+    }
+
+    /// Whether something was said and is not acknowledged.
+    pub(super) fn awaits(&self) -> bool {
+        self.acked_seq < self.last_seq
+    }
+
+    /// Everything to be said, as one report; `None` if that is nothing, or nothing for which there
+    /// is room.
+    pub(super) fn report(&mut self, name_of: impl Fn(KeyHandle) -> KeyName) -> Option<Report> {
+        let seq = self.last_seq + 1;
+        let mut report = Report { seq, interval: self.interval, ..Report::default() };
+        let mut sent = self.spare.pop().unwrap_or_default();
+        sent.seq = seq;
+        let mut pending = std::mem::take(&mut self.pending);
+        let mut name_bytes = 0;
+        // What is on its way first: it has to be in every report until it is acknowledged.
+        for &id in &pending {
+            if self.lines[id as usize].sent_seq > self.acked_seq {
+                name_bytes += self.say(id, seq, &name_of, &mut report);
+                sent.lines.push((id, self.lines[id as usize].counts));
+            }
+        }
+        for at in 0..pending.len() {
+            let (id, line) = (pending[at], &self.lines[pending[at] as usize]);
+            if !line.dirty {
+                continue;
+            }
+            if sent.lines.len() >= self.max_entries || name_bytes >= MAX_REPORT_NAME_BYTES {
+                // Who found no room this time comes first the next time.
+                pending.rotate_left(at);
+                break;
+            }
+            if line.id == NO_ID && self.free_ids.is_empty() && self.ids.len() >= MAX_IDS {
+                continue;
+            }
+            name_bytes += self.say(id, seq, &name_of, &mut report);
+            sent.lines.push((id, self.lines[id as usize].counts));
+        }
+        self.pending = pending;
+        self.forget_settled();
+        for (at, line) in self.services.iter_mut().enumerate() {
+            if line.dirty || line.sent_seq > self.acked_seq {
+                self.dirty -= usize::from(line.dirty);
+                (line.dirty, line.sent_seq) = (false, seq);
+                report.services.push(line.counts.clone());
+                sent.services.push((index(at), line.counts.clone()));
+            }
+        }
+        if sent.lines.is_empty() && sent.services.is_empty() {
+            self.recycle(sent);
+            return None;
+        }
+        self.last_seq = seq;
+        self.remember(sent);
+        Some(report)
+    }
+
+    /// The receiver has taken in everything up to `seq`.
+    pub(super) fn acknowledge(&mut self, seq: u64) -> Acknowledged {
+        if seq > self.last_seq {
+            return Acknowledged::Unknown;
+        }
+        if seq <= self.acked_seq {
+            return Acknowledged::Old;
+        }
+        self.acked_seq = seq;
+        while self.sent.front().is_some_and(|s| s.seq <= seq) {
+            let Some(sent) = self.sent.pop_front() else { break };
+            for &(id, counts) in &sent.lines {
+                self.settle(id, sent.seq, counts);
+            }
+            for (at, counts) in &sent.services {
+                self.services[*at as usize].acked.clone_from(counts);
+            }
+            self.recycle(sent);
+        }
+        Acknowledged::Taken
+    }
+
+    /// Report `seq`, which said `counts` of a line, is taken in.
+    fn settle(&mut self, id: LineId, seq: u64, counts: Counts) {
+        let acked_seq = self.acked_seq;
+        let line = &mut self.lines[id as usize];
+        if line.life == Life::Vacant || seq <= line.opened_seq {
+            return;
+        }
+        line.acked = counts;
+        line.named = true;
+        if line.dirty || line.sent_seq > acked_seq {
+            return;
+        }
+        match line.life {
+            Life::Live(_) | Life::Vacant => {}
+            Life::Leaving => {
+                line.life = Life::Retiring;
+                self.mark(id);
+            }
+            Life::Retiring => self.vacate(id),
+        }
+    }
+
+    fn mark(&mut self, id: LineId) {
+        let line = &mut self.lines[id as usize];
+        self.dirty += usize::from(!line.dirty);
+        line.dirty = true;
+        if !line.pending {
+            line.pending = true;
+            self.pending.push(id);
+        }
+    }
+
+    /// Puts one line into a report; returns the bytes of its name if that is in it as well.
+    fn say(
+        &mut self,
+        id: LineId,
+        seq: u64,
+        name_of: &impl Fn(KeyHandle) -> KeyName,
+        report: &mut Report,
+    ) -> usize {
+        if self.lines[id as usize].id == NO_ID {
+            self.lines[id as usize].id = self.new_id(id);
+        }
+        let line = &mut self.lines[id as usize];
+        self.dirty -= usize::from(line.dirty);
+        (line.dirty, line.sent_seq) = (false, seq);
+        if line.life == Life::Retiring {
+            report.retired_keys.push(line.id);
+            return 0;
+        }
+        report.entries.push(Entry {
+            key: line.id,
+            counts: line.counts,
+            offered_rps: line.offered_rps,
+            sessions: line.sessions,
+        });
+        if line.named {
+            return 0;
+        }
+        let name = match line.life {
+            Life::Live(key) => Some(name_of(key)),
+            Life::Leaving | Life::Retiring | Life::Vacant => self.leaving.get(&id).cloned(),
+        };
+        let bytes = name.as_ref().map_or(0, name_bytes);
+        report.new_keys.extend(name.map(|name| (line.id, name)));
+        bytes
+    }
+
+    fn new_id(&mut self, line: LineId) -> KeyId {
+        if let Some(id) = self.free_ids.pop() {
+            self.ids[id as usize] = line;
+            return id;
+        }
+        self.ids.push(line);
+        index(self.ids.len() - 1)
+    }
+
+    /// Drops from `pending` what has nothing more to say and is acknowledged.
+    fn forget_settled(&mut self) {
+        let (lines, acked) = (&mut self.lines, self.acked_seq);
+        self.pending.retain(|&id| {
+            let line = &mut lines[id as usize];
+            line.pending = line.life != Life::Vacant && (line.dirty || line.sent_seq > acked);
+            line.pending
+        });
+    }
+
+    fn vacate(&mut self, id: LineId) {
+        let line = &mut self.lines[id as usize];
+        self.dirty -= usize::from(line.dirty);
+        let own = std::mem::replace(&mut line.id, NO_ID);
+        (line.life, line.dirty, line.sent_seq) = (Life::Vacant, false, 0);
+        if own != NO_ID {
+            self.free_ids.push(own);
+        }
+        self.leaving.remove(&id);
+        self.vacant.push(id);
+    }
+
+    fn remember(&mut self, sent: Sent) {
+        if self.sent.len() >= MAX_REPORTS_UNACKNOWLEDGED
+            && let Some(newest) = self.sent.pop_back()
+        {
+            self.recycle(newest);
+        }
+        self.sent.push_back(sent);
+    }
+
+    fn recycle(&mut self, mut sent: Sent) {
+        sent.lines.clear();
+        sent.services.clear();
+        if self.spare.len() < MAX_REPORTS_UNACKNOWLEDGED {
+            self.spare.push(sent);
+        }
+    }
+}
+
+fn name_bytes(name: &KeyName) -> usize {
+    let values = match &name.values {
+        KeyValues::Each(values) => values.iter().map(|v| v.len()).sum(),
+        KeyValues::Whole | KeyValues::Overflow => 0,
+    };
+    name.service.as_str().len() + name.bucket.as_str().len() + values
+}
+
+fn no_counts(service: &Name) -> ServiceCounts {
+    ServiceCounts {
+        service: service.clone(),
+        attempts: 0,
+        admitted: 0,
+        dropped_by_one: 0,
+        dropped_by_several: 0,
+    }
+}
+
+fn less(now: &ServiceCounts, earlier: &ServiceCounts) -> ServiceCounts {
+    ServiceCounts {
+        service: now.service.clone(),
+        attempts: now.attempts.saturating_sub(earlier.attempts),
+        admitted: now.admitted.saturating_sub(earlier.admitted),
+        dropped_by_one: now.dropped_by_one.saturating_sub(earlier.dropped_by_one),
+        dropped_by_several: now.dropped_by_several.saturating_sub(earlier.dropped_by_several),
+    }
+}
+
+fn plus(counts: &ServiceCounts, more: &ServiceCounts) -> ServiceCounts {
+    ServiceCounts {
+        service: counts.service.clone(),
+        attempts: counts.attempts.saturating_add(more.attempts),
+        admitted: counts.admitted.saturating_add(more.admitted),
+        dropped_by_one: counts.dropped_by_one.saturating_add(more.dropped_by_one),
+        dropped_by_several: counts.dropped_by_several.saturating_add(more.dropped_by_several),
+    }
+}
+
+fn index(at: usize) -> u32 {
+    u32::try_from(at).expect("keys, services and ids are bounded far below 2^32")
+}

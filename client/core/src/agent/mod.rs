@@ -1,0 +1,354 @@
+//! The agent: the state machine that feeds the decision path of one client and speaks for it.
+//!
+//! Given messages and the time, it looks at the counters every few milliseconds, reports them,
+//! applies what comes down and follows what follows when nothing comes. It knows no clock, no
+//! thread and no transport: a shell (or a simulator) calls `handle_*` and drains `poll_*`.
+
+mod cap;
+mod control;
+mod keys;
+mod ledger;
+mod meters;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_model::{
+    ConfigVersion, Configuration, Down, Hello, Name, PROTOCOL_VERSION, Role, ServiceBuckets, Term,
+    Time, Up, Update,
+};
+
+use self::cap::BUDGET_HORIZON;
+use self::control::Moment;
+use self::keys::{Keys, MAX_ADOPTED_PER_LOOK, MAX_NAP};
+use self::ledger::{Acknowledged, Ledger};
+pub use self::ledger::{
+    MAX_IDS, MAX_LEAVING_KEYS, MAX_REPORT_ENTRIES, MAX_REPORT_NAME_BYTES,
+    MAX_REPORTS_UNACKNOWLEDGED, MAX_SERVICES,
+};
+pub use self::meters::{AgentCounters, Counter};
+use crate::{Keeper, Settings};
+
+/// After so long without a request the agent looks less often.
+const NAP_AFTER: Duration = Duration::from_secs(1);
+/// What was said and not acknowledged is repeated after so many ticks, and at least after
+/// [`MIN_REPEAT`], even if there is nothing new to say.
+const REPEAT_TICKS: u32 = 3;
+const MIN_REPEAT: Duration = Duration::from_secs(3);
+
+/// The stream to an aggregator, as far as the agent has to know.
+#[derive(Debug, Default)]
+struct Stream {
+    open: bool,
+    hello_due: bool,
+    applied_due: Option<ConfigVersion>,
+    report_due: bool,
+}
+
+/// The agent of one client.
+pub struct Agent {
+    settings: Settings,
+    keeper: Keeper,
+    keys: Keys,
+    ledger: Ledger,
+    meters: Arc<AgentCounters>,
+    /// What is in force, by name.
+    services: Vec<Arc<ServiceBuckets>>,
+    version: ConfigVersion,
+    seen_version: ConfigVersion,
+    seen_term: Term,
+    stream: Stream,
+    /// When the control plane was last heard of.
+    heard: Time,
+    last_look: Time,
+    last_moved: Time,
+    last_tick: Time,
+    last_report: Time,
+    next_look: Time,
+    next_tick: Time,
+}
+
+impl Agent {
+    /// The agent that owns `keeper`'s table. `seed` sets when its ticks fall, so that the clients of
+    /// a fleet do not all report at once.
+    pub(crate) fn new(settings: Settings, keeper: Keeper, seed: u64, now: Time) -> Self {
+        let first = settings.tick.mul_f64(share_of_one(seed));
+        Self {
+            keys: Keys::new(&settings),
+            ledger: Ledger::new(settings.tick),
+            settings,
+            keeper,
+            meters: Arc::new(AgentCounters::default()),
+            services: Vec::new(),
+            version: 0,
+            seen_version: 0,
+            seen_term: 0,
+            stream: Stream::default(),
+            heard: now,
+            last_look: now,
+            last_moved: now,
+            last_tick: now,
+            last_report: now,
+            next_look: now,
+            next_tick: now + first,
+        }
+    }
+
+    /// What the agent counts about itself; shared, readable at any time.
+    #[must_use]
+    pub fn counters(&self) -> Arc<AgentCounters> {
+        Arc::clone(&self.meters)
+    }
+
+    /// The version of the configuration in force; 0 before the first.
+    #[must_use]
+    pub fn version(&self) -> ConfigVersion {
+        self.version
+    }
+
+    /// A stream to an aggregator is open; one that was is not any more.
+    pub fn handle_open(&mut self, _now: Time) {
+        self.ledger.start_stream();
+        self.keys.start_stream();
+        // What is known already goes out at once: it brings the directives back sooner.
+        let report_due = self.ledger.has_news();
+        self.stream = Stream { open: true, hello_due: true, applied_due: None, report_due };
+    }
+
+    /// A message came down the open stream.
+    pub fn handle_down(&mut self, now: Time, down: Down) {
+        if !self.stream.open {
+            self.meters.messages_without_stream.hit();
+            return;
+        }
+        match down {
+            Down::Configuration(configuration) => self.configure(now, configuration),
+            Down::Update(update) => self.update(now, &update),
+        }
+    }
+
+    /// The stream is closed. The next one starts with what this one did not get acknowledged.
+    pub fn handle_close(&mut self, _now: Time) {
+        self.stream = Stream::default();
+    }
+
+    /// The time that [`Agent::poll_timeout`] named has come (or any other: too early does nothing).
+    pub fn handle_timeout(&mut self, now: Time) {
+        if now < self.next_look {
+            return;
+        }
+        let late = now.since(self.last_look) > BUDGET_HORIZON;
+        self.meters.looks.hit();
+        self.meters.looks_late.add(u64::from(late));
+        let moment = self.moment(now);
+        let adopted = self.keeper.adopt(now, MAX_ADOPTED_PER_LOOK);
+        self.keys.follow(&mut self.keeper, &mut self.ledger, &self.meters, &moment);
+        if self.keys.look(&mut self.keeper, &mut self.ledger, &moment) || adopted > 0 {
+            self.last_moved = now;
+        }
+        self.keeper.beat(now);
+        if now >= self.next_tick {
+            self.tick(&moment);
+        }
+        self.keys.evict(&mut self.keeper, &self.ledger, &self.meters, now);
+        self.last_look = now;
+        self.next_look = now + self.nap(now);
+    }
+
+    /// The next message to send up; ask until there is none. One that is not fetched is replaced by
+    /// what is true later, so nothing piles up.
+    pub fn poll_up(&mut self) -> Option<Up> {
+        if !self.stream.open {
+            return None;
+        }
+        if std::mem::take(&mut self.stream.hello_due) {
+            return Some(Up::Hello(self.hello()));
+        }
+        if let Some(version) = self.stream.applied_due.take() {
+            return Some(Up::ConfigurationApplied(version));
+        }
+        if !std::mem::take(&mut self.stream.report_due) {
+            return None;
+        }
+        let keeper = &self.keeper;
+        let report = self.ledger.report(|key| keeper.name(key))?;
+        self.meters.reports.hit();
+        self.last_report = self.last_look;
+        Some(Up::Report(report))
+    }
+
+    /// When to call [`Agent::handle_timeout`] next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Time {
+        self.next_look
+    }
+
+    fn hello(&self) -> Hello {
+        Hello {
+            role: Role::Client,
+            node: self.settings.node.clone(),
+            session: self.settings.session,
+            zone: self.settings.zone.clone(),
+            region: self.settings.region.clone(),
+            protocol: PROTOCOL_VERSION,
+            services: self.settings.services.clone(),
+            seen_term: self.seen_term,
+            seen_version: self.seen_version,
+        }
+    }
+
+    fn moment(&self, now: Time) -> Moment {
+        Moment {
+            now,
+            alive_until: self.heard + self.settings.ttl,
+            ttl: self.settings.ttl,
+            ramp: self.settings.ramp,
+        }
+    }
+
+    fn nap(&self, now: Time) -> Duration {
+        let look = self.settings.look;
+        if now.since(self.last_moved) < NAP_AFTER {
+            return look;
+        }
+        (look * 4).min(MAX_NAP).max(look)
+    }
+
+    fn tick(&mut self, moment: &Moment) {
+        let now = moment.now;
+        let interval = now.since(self.last_tick);
+        if !interval.is_zero() {
+            self.ledger.set_interval(interval);
+            let (keeper, ledger) = (&mut self.keeper, &mut self.ledger);
+            self.keys.tick(keeper, ledger, &self.meters, moment, interval);
+            self.count_services();
+            self.last_tick = now;
+        }
+        let tick = self.settings.tick.max(Duration::from_millis(1));
+        while self.next_tick <= now {
+            let behind = now.since(self.next_tick).as_nanos() / tick.as_nanos();
+            self.next_tick =
+                self.next_tick + tick * u32::try_from(behind + 1).unwrap_or(u32::MAX);
+        }
+        let repeat = (tick * REPEAT_TICKS).max(MIN_REPEAT);
+        let overdue = self.ledger.awaits() && now.since(self.last_report) >= repeat;
+        if self.stream.open && (self.ledger.has_news() || overdue) {
+            if self.stream.report_due {
+                self.meters.reports_superseded.hit();
+            }
+            self.stream.report_due = true;
+        }
+    }
+
+    fn count_services(&mut self) {
+        for totals in self.keeper.service_totals() {
+            if !self.ledger.count_service(&totals) {
+                self.meters.services_uncounted.hit();
+            }
+        }
+    }
+
+    fn configure(&mut self, now: Time, new: Configuration) {
+        self.seen_version = self.seen_version.max(new.version);
+        if new.term < self.seen_term {
+            self.meters.configurations_older_term.hit();
+            return;
+        }
+        self.seen_term = new.term;
+        self.hear(now);
+        let old = new.version < self.version || (!new.full && new.version == self.version);
+        if old {
+            self.meters.configurations_older_version.hit();
+            return;
+        }
+        // What is going away is counted for the last time while it is still there.
+        self.count_services();
+        let gone = self.merge(new.services, &new.removed, new.full);
+        self.keeper.configure(now, &self.services);
+        let moment = self.moment(now);
+        self.keys.follow(&mut self.keeper, &mut self.ledger, &self.meters, &moment);
+        for service in &gone {
+            self.ledger.close_service(service);
+        }
+        self.version = new.version;
+        self.stream.applied_due = Some(new.version);
+        self.meters.configurations.hit();
+    }
+
+    /// Brings the services in force up to date; which are gone.
+    fn merge(
+        &mut self,
+        changed: Vec<Arc<ServiceBuckets>>,
+        removed: &[Name],
+        full: bool,
+    ) -> Vec<Name> {
+        let before: Vec<Name> = self.services.iter().map(|s| s.service.clone()).collect();
+        if full {
+            let named: BTreeSet<&Name> = changed.iter().map(|s| &s.service).collect();
+            self.services.retain(|s| named.contains(&s.service));
+        } else {
+            let removed: BTreeSet<&Name> = removed.iter().collect();
+            self.services.retain(|s| !removed.contains(&s.service));
+        }
+        for service in changed {
+            match self.services.binary_search_by(|s| s.service.cmp(&service.service)) {
+                Ok(at) => self.services[at] = service,
+                Err(_) if self.services.len() >= MAX_SERVICES => self.meters.services_refused.hit(),
+                Err(at) => self.services.insert(at, service),
+            }
+        }
+        let is_gone =
+            |n: &Name| self.services.binary_search_by(|s| s.service.cmp(n)).is_err();
+        before.into_iter().filter(|n| is_gone(n)).collect()
+    }
+
+    fn update(&mut self, now: Time, update: &Update) {
+        if self.ledger.acknowledge(update.ack_seq) == Acknowledged::Unknown {
+            self.meters.acks_unknown.hit();
+        }
+        let mut valid = update.directives.is_empty();
+        for (id, directive) in &update.directives {
+            if directive.term < self.seen_term {
+                self.meters.directives_older_term.hit();
+                continue;
+            }
+            self.seen_term = directive.term;
+            valid = true;
+            let Some(key) = self.ledger.key_of(*id) else {
+                self.meters.directives_unknown_key.hit();
+                continue;
+            };
+            let moment = self.moment(now);
+            if self.keys.direct(&mut self.keeper, key, directive, &moment) {
+                self.meters.directives.hit();
+            } else {
+                self.meters.directives_older_seq.hit();
+            }
+        }
+        if valid {
+            self.hear(now);
+        }
+    }
+
+    /// A sign of life of the control plane.
+    fn hear(&mut self, now: Time) {
+        let lost = now >= self.heard + self.settings.ttl;
+        self.heard = now;
+        if lost {
+            let moment = self.moment(now);
+            self.keys.wake_odd(&mut self.keeper, &moment);
+        }
+    }
+}
+
+/// A number from 0 up to (not including) 1 that follows from `seed`: splitmix64, one step.
+fn share_of_one(seed: u64) -> f64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^= z >> 31;
+    #[expect(clippy::cast_precision_loss, reason = "53 bits")]
+    let whole = (z >> 11) as f64;
+    whole / 9_007_199_254_740_992.0
+}
