@@ -559,3 +559,6 @@ fn plus(counts: &ServiceCounts, more: &ServiceCounts) -> ServiceCounts {
 fn index(at: usize) -> u32 {
     u32::try_from(at).expect("keys, services and ids are bounded far below 2^32")
 }
+
+#[cfg(test)]
+mod tests;
