@@ -9,7 +9,7 @@ use sluicegate_model::Time;
 
 /// The clock that a drop may read: no system call, a few nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Coarse;
+pub(crate) struct Coarse;
 
 impl CoarseClock for Coarse {
     #[inline]

@@ -112,9 +112,10 @@ where
             return RateLimitFuture::inner(self.inner.call(request));
         }
         let response = match outcome.details() {
-            Decision::Drop { bucket, retry_after, .. } => self.shared.denied.make(&Denied {
+            Decision::Drop { bucket, retry_after } => self.shared.denied.make(&Denied {
                 headers: request.headers(),
                 bucket,
+                limiter: &self.limiter,
                 retry_after,
             }),
             Decision::Admit { .. } => return RateLimitFuture::inner(self.inner.call(request)),

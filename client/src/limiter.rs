@@ -9,7 +9,7 @@ use sluicegate_model::Request;
 use crate::agent::{self, Handle};
 use crate::clock::{self, Coarse};
 use crate::settings::Checked;
-use crate::{Connection, Outcome, Settings, StartError, Verdict};
+use crate::{BucketName, BucketRef, Connection, Outcome, Settings, StartError, Verdict};
 
 /// A client: decides in this process, reports and is told from a thread of its own.
 ///
@@ -58,24 +58,23 @@ impl Limiter {
     /// Decides one request. Takes no lock, makes no system call, and allocates only while it
     /// learns requests it has not seen.
     #[inline]
-    #[must_use]
     pub fn decide(&self, request: &Request<'_>) -> Outcome {
         self.core.decide(request)
     }
 
     /// Decides one request that counts for `hits`.
     #[inline]
-    #[must_use]
     pub fn decide_n(&self, request: &Request<'_>, hits: u32) -> Outcome {
         self.core.decide_n(request, hits)
     }
 
     /// Decides several views of one request together: it passes only if all do, and one that is
-    /// refused charges none. `verdicts` is cleared, and gets one verdict a view.
+    /// refused charges none. `hits` holds how many hits each view counts for; 0 asks without
+    /// charging. `verdicts` is cleared, and gets one verdict a view.
     pub fn decide_each(
         &self,
         requests: &[Request<'_>],
-        hits: u32,
+        hits: &[u32],
         verdicts: &mut Vec<Verdict>,
     ) -> Outcome {
         self.core.decide_each(requests, hits, verdicts)
@@ -85,6 +84,12 @@ impl Limiter {
     #[must_use]
     pub fn prepare(&self, request: &Request<'_>) -> Prepared {
         Prepared { core: self.core.prepare(request), _agent: self.agent.clone() }
+    }
+
+    /// The name of a bucket that an outcome or a verdict names; `None` once it is long gone.
+    #[must_use]
+    pub fn bucket(&self, bucket: BucketRef) -> Option<BucketName> {
+        self.core.bucket(bucket)
     }
 
     /// Counts, directives, bounds and the state of the connection. For people and metrics: it
@@ -126,14 +131,12 @@ impl Limiter {
 impl Prepared {
     /// Decides one request.
     #[inline]
-    #[must_use]
     pub fn decide(&self) -> Outcome {
         self.core.decide()
     }
 
     /// Decides one request that counts for `hits`.
     #[inline]
-    #[must_use]
     pub fn decide_n(&self, hits: u32) -> Outcome {
         self.core.decide_n(hits)
     }

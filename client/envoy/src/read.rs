@@ -66,6 +66,18 @@ fn check_one(at: usize, d: &RateLimitDescriptor, settings: &Settings) -> Result<
     Ok(())
 }
 
+/// How many hits `descriptor` counts for; 0 asks without charging. `request_hits` of 0 means 1, a
+/// descriptor's own 0 means 0. Hits to be given back count for none: what was admitted stays so.
+pub(crate) fn hits(descriptor: &RateLimitDescriptor, request_hits: u32) -> u32 {
+    if descriptor.is_negative_hits {
+        return 0;
+    }
+    match descriptor.hits_addend {
+        Some(own) => u32::try_from(own).unwrap_or(u32::MAX),
+        None => request_hits.max(1),
+    }
+}
+
 /// Calls `with` with one view a descriptor, in their order.
 pub(crate) fn views<R>(
     request: &RateLimitRequest,
@@ -160,6 +172,18 @@ pub(crate) mod tests {
             assert_eq!(views[1].caller, "");
             assert_eq!(views[1].dimension("ws"), Some("7"), "of two the first counts");
         });
+    }
+
+    #[test]
+    fn a_descriptors_own_hits_come_first() {
+        let own = |hits_addend| RateLimitDescriptor { hits_addend, ..Default::default() };
+        assert_eq!(hits(&own(None), 0), 1, "not set means 1");
+        assert_eq!(hits(&own(None), 7), 7);
+        assert_eq!(hits(&own(Some(3)), 7), 3);
+        assert_eq!(hits(&own(Some(0)), 7), 0, "an explicit 0 asks without charging");
+        assert_eq!(hits(&own(Some(u64::MAX)), 7), u32::MAX);
+        let refund = RateLimitDescriptor { is_negative_hits: true, ..own(Some(5)) };
+        assert_eq!(hits(&refund, 7), 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::layer::extract::is_grpc;
+use crate::{BucketRef, Limiter};
 
 /// The name under which gRPC carries a call's result, and that result: resource exhausted.
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -17,8 +18,10 @@ const RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
 pub struct Denied<'a> {
     /// The request's headers.
     pub headers: &'a HeaderMap,
-    /// The place of the bucket that refused, in its service.
-    pub bucket: crate::BucketIndex,
+    /// The bucket that refused. [`Limiter::bucket`] knows its name.
+    pub bucket: BucketRef,
+    /// The limiter that decided.
+    pub limiter: &'a Limiter,
     /// When to try again.
     pub retry_after: Duration,
 }
