@@ -1,0 +1,173 @@
+//! The state machine: a node with aggregators below it, and the configuration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_law::node::{Node, Settings, Tier};
+use sluicegate_law::{Limits, Refusal, SessionId, View};
+use sluicegate_model::{
+    ConfigVersion, Configuration, Down, Hello, Name, ServiceBuckets, Term, Time, Up,
+};
+
+/// What a controller is told when it is made.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Its name, for people.
+    pub node: Name,
+    /// Chosen at random at the start of the process. Also seeds the hash of key values and the
+    /// first term.
+    pub session: u64,
+    /// Its region.
+    pub region: Name,
+    /// From one step of the law to the next.
+    pub tick: Duration,
+    /// How long directives live.
+    pub ttl: Duration,
+    /// The bounds.
+    pub limits: Limits,
+}
+
+/// A region's controller.
+#[derive(Debug)]
+pub struct Controller {
+    config: Config,
+    node: Node,
+}
+
+/// First terms are spread over this many numbers, so that a controller that starts anew with
+/// nothing can tell a child of its own from one that still holds its predecessor's configuration.
+const FIRST_TERMS: u64 = 1024;
+
+impl Controller {
+    /// A controller without children and configuration.
+    #[must_use]
+    pub fn new(config: Config, now: Time) -> Self {
+        let settings = Settings {
+            tier: Tier::Controller,
+            tick: config.tick,
+            ttl: config.ttl,
+            limits: config.limits.clone(),
+            seed: config.session,
+        };
+        let mut node = Node::new(settings, now);
+        node.raise(1 + config.session % FIRST_TERMS, 0);
+        Self { config, node }
+    }
+
+    /// Its name, for people.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.config.node
+    }
+
+    /// Its region.
+    #[must_use]
+    pub fn region(&self) -> &Name {
+        &self.config.region
+    }
+
+    /// Puts services in force and takes others out. What is the same by value is no change. The
+    /// first call ends the time without configuration, even if it names nothing.
+    pub fn handle_configuration(
+        &mut self,
+        now: Time,
+        changed: Vec<Arc<ServiceBuckets>>,
+        removed: Vec<Name>,
+    ) {
+        self.node.handle_timeout(now);
+        let services: Vec<_> = changed
+            .into_iter()
+            .filter(|s| self.node.configuration_of(&s.service) != Some(s))
+            .collect();
+        let removed: Vec<_> = removed
+            .into_iter()
+            .filter(|name| self.node.configuration_of(name).is_some())
+            .filter(|name| services.iter().all(|s| s.service != *name))
+            .collect();
+        if self.node.is_configured() && services.is_empty() && removed.is_empty() {
+            return;
+        }
+        let (term, seen_version) = (self.node.term(), self.node.seen().1);
+        let version = seen_version.max(self.node.version()) + 1;
+        self.node.configure(&Configuration { version, term, full: false, services, removed });
+    }
+
+    /// An aggregator opened a stream. If it has seen more than this controller counts to, term and
+    /// version go beyond, and every child is sent everything again.
+    ///
+    /// # Errors
+    /// The stream must be closed with the refusal.
+    pub fn handle_child_open(
+        &mut self,
+        now: Time,
+        id: SessionId,
+        hello: Hello,
+    ) -> Result<(), Refusal> {
+        let seen = (hello.seen_term, hello.seen_version);
+        self.node.open(now, id, hello)?;
+        self.go_beyond(seen);
+        Ok(())
+    }
+
+    /// An aggregator sent a message.
+    ///
+    /// # Errors
+    /// The stream must be closed with the refusal.
+    pub fn handle_child(&mut self, now: Time, id: SessionId, up: Up) -> Result<(), Refusal> {
+        let seen = match &up {
+            Up::Seen { term, version } => Some((*term, *version)),
+            Up::Hello(_) | Up::Report(_) | Up::ConfigurationApplied(_) => None,
+        };
+        self.node.handle(now, id, up)?;
+        if let Some(seen) = seen {
+            self.go_beyond(seen);
+        }
+        Ok(())
+    }
+
+    /// An aggregator's stream is gone.
+    pub fn handle_child_close(&mut self, now: Time, id: SessionId) {
+        self.node.close(now, id);
+    }
+
+    /// Does what is due at `now`. On a tick: plans, checks the plan, publishes it.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.node.handle_timeout(now);
+        if !self.node.is_tick_due(now) {
+            return;
+        }
+        let plan = self.node.plan(now);
+        let violations = self.node.publish(plan);
+        debug_assert!(violations.is_empty(), "the law made what it must not: {violations:?}");
+        self.node.forget(|_| false);
+    }
+
+    /// When [`Controller::handle_timeout`] wants to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Time {
+        self.node.poll_timeout()
+    }
+
+    /// The next message for an aggregator, until there is none.
+    pub fn poll_child(&mut self) -> Option<(SessionId, Down)> {
+        self.node.poll_child()
+    }
+
+    /// The state of this moment, for status and metrics.
+    #[must_use]
+    pub fn view(&self) -> View {
+        self.node.view(None)
+    }
+
+    /// Goes beyond what a child has seen, unless it saw it here. A version that is the same under
+    /// another term was a predecessor's, and may hold something else.
+    fn go_beyond(&mut self, (child_term, child_version): (Term, ConfigVersion)) {
+        let (term, version) = (self.node.term(), self.node.version());
+        let (seen_term, seen_version) = self.node.seen();
+        let is_predecessors = version > 0 && child_version == version && child_term != term;
+        if seen_term > term || seen_version > version || is_predecessors {
+            self.node.raise(seen_term + 1, seen_version + 1);
+            self.node.counters_mut().term_jumps += 1;
+        }
+    }
+}

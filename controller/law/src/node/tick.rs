@@ -1,0 +1,155 @@
+//! The tick: rates, the law for keys whose root is here, and what follows for the children. It
+//! costs the keys in use.
+
+use std::time::Duration;
+
+use sluicegate_model::{AdmitRatio, Counts, Directive, Limit, Term, Time};
+
+use super::Node;
+use super::catalog::Kind;
+use super::keys::{Cached, Cold, Control, Hot, rps};
+use crate::ratio::Observed;
+use crate::{Plan, Planned, Violation};
+
+/// What all keys share in one tick.
+struct Moment {
+    now: Time,
+    elapsed: Duration,
+    tick: Duration,
+    ttl: Duration,
+    term: Term,
+}
+
+impl Node {
+    /// Acknowledgements, heartbeats and silent children, as far as they are due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.advance(now);
+        self.release_due(self.now);
+    }
+
+    /// One step of the law for every key in use whose root is here. What comes out is published
+    /// with [`Node::publish`]. Call it when [`Node::is_tick_due`].
+    #[must_use]
+    pub fn plan(&mut self, now: Time) -> Plan {
+        self.advance(now);
+        let moment = Moment {
+            now: self.now,
+            elapsed: self.now.since(self.last_tick),
+            tick: self.tick,
+            ttl: self.ttl,
+            term: self.seen_term.max(self.term),
+        };
+        self.last_tick = self.now;
+        self.next_tick = self.next_tick + self.tick;
+        if self.next_tick <= self.now {
+            self.next_tick = self.now + self.tick;
+        }
+        self.rate_services(moment.elapsed);
+
+        let mut plan =
+            Plan { term: moment.term, seq_before: self.seq, max_ttl: self.ttl, set: Vec::new() };
+        let mut seq = self.seq;
+        // From the end, so that taking a key off the list leaves those to come in their places.
+        for place in (0..self.keys.active().len()).rev() {
+            let key = self.keys.active()[place];
+            let Some((hot, cold)) = self.keys.both_mut(key) else { continue };
+            let delta = hot.counts.since(&cold.at_tick);
+            cold.at_tick = hot.counts;
+            cold.rates = [delta.offered, delta.admitted, delta.would_drop]
+                .map(|count| per_second(count, moment.elapsed));
+            if let Some(kind) = self.catalog.kind(cold.bucket)
+                && cold.control == Control::Root
+                && let Some(directive) = direct(hot, cold, delta.charged(), &moment)
+            {
+                seq += 1;
+                let directive = Directive { seq, ..directive };
+                let Kind { mode, .. } = kind;
+                plan.set.push(Planned { key, limit: cold.limit, mode, directive });
+            }
+            if delta == Counts::default() && hot.offered_micros == 0 && hot.sessions == 0 {
+                self.keys.deactivate(key);
+            }
+        }
+        plan
+    }
+
+    /// Sends what a plan says to the children that use the keys, except for directives that would
+    /// break a promise: those are left out and counted by the promise.
+    pub fn publish(&mut self, plan: Plan) -> Vec<Violation> {
+        let violations = plan.check();
+        for violation in &violations {
+            self.counters.broke(violation.invariant);
+        }
+        let mut broken = violations.iter().map(|v| v.place).peekable();
+        for (place, planned) in plan.set.into_iter().enumerate() {
+            if broken.next_if_eq(&place).is_none() {
+                self.set_directive(planned);
+            }
+        }
+        violations
+    }
+
+    fn set_directive(&mut self, planned: Planned) {
+        let Planned { key, directive, .. } = planned;
+        let Some(cold) = self.keys.get_mut(key) else { return };
+        let (made, expires) = (self.now, self.now + directive.ttl);
+        let to_all = cold.in_use == 0;
+        cold.cached = Some(Box::new(Cached { directive, expires, made, above: (0, 0) }));
+        self.seq = self.seq.max(directive.seq);
+        self.fan_out(key, to_all);
+    }
+
+    fn rate_services(&mut self, elapsed: Duration) {
+        for service in self.catalog.services_mut() {
+            let delta = service.totals.since(&service.totals_at_tick);
+            service.totals_at_tick = service.totals;
+            service.attempts_rps = per_second(delta.attempts, elapsed);
+            service.admitted_rps = per_second(delta.admitted, elapsed);
+        }
+    }
+}
+
+/// One step of the law, and the directive that follows if it must be sent. Its number is not set.
+fn direct(hot: &Hot, cold: &mut Cold, charged: u64, moment: &Moment) -> Option<Directive> {
+    let observed = Observed {
+        elapsed: moment.now.since(cold.credit_at),
+        tick: moment.tick,
+        offered_rps: rps(hot.offered_micros),
+        charged,
+    };
+    cold.credit_at = moment.now;
+    let admit = cold.credit.step(&cold.limit, &observed);
+    let limit_rps = cold.limit.rate_rps().unwrap_or(f64::INFINITY);
+    let last = cold.cached.as_ref().filter(|c| c.expires > moment.now);
+    let news = match last {
+        // An unlimited key needs no directive, except to take an older one back.
+        None => cold.limit != Limit::Unlimited,
+        Some(c) => {
+            let d = &c.directive;
+            let same = d.admit == admit && d.limit_rps.to_bits() == limit_rps.to_bits();
+            let due = cold.limit != Limit::Unlimited
+                && c.made + moment.ttl / 4 < moment.now + moment.tick;
+            !same || d.term != moment.term || due
+        }
+    };
+    debug_assert!(cold.limit != Limit::Unlimited || admit == AdmitRatio::ALL);
+    news.then_some(Directive {
+        admit,
+        headroom: 0.0,
+        sigma: 0.0,
+        limit_rps,
+        sessions: hot.sessions,
+        term: moment.term,
+        seq: 0,
+        ttl: moment.ttl,
+    })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "a rate to be shown; seven digits are enough"
+)]
+fn per_second(count: u64, elapsed: Duration) -> f32 {
+    if elapsed.is_zero() { 0.0 } else { (count as f64 / elapsed.as_secs_f64()) as f32 }
+}
