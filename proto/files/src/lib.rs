@@ -6,6 +6,7 @@
 
 pub mod buckets;
 mod diagnostic;
+pub mod node;
 mod scalar;
 pub mod schema;
 mod source;
