@@ -1,0 +1,148 @@
+//! Accepting connections, with a bound, and with a switch to cut one: a peer that neither reads nor
+//! leaves would otherwise hold its place for as long as it answers keepalives.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_stream::Stream;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::transport::server::Connected;
+use tracing::warn;
+
+use crate::tally::Tally;
+
+/// How long a child may take to notice that its stream was closed, until its connection is cut.
+pub const CLOSE_GRACE: Duration = Duration::from_secs(2);
+/// After a failed accept (mostly: no file descriptors left).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The switch of one connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Connection(CancellationToken);
+
+impl Connection {
+    /// Ends the connection, whatever is under way on it.
+    pub(crate) fn cut(&self) {
+        self.0.cancel();
+    }
+}
+
+/// Connections of `listener`, at most `most` at once.
+pub(crate) fn accept(
+    listener: TcpListener,
+    most: usize,
+    tally: Arc<Tally>,
+) -> impl Stream<Item = io::Result<CuttableStream>> {
+    let places = Arc::new(Semaphore::new(most));
+    let (tx, rx) = tokio::sync::mpsc::channel(16);
+    tokio::spawn(async move {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = tx.closed() => return,
+            };
+            let tcp = match accepted {
+                Ok((tcp, _)) => tcp,
+                Err(error) => {
+                    tally.accept_errors.fetch_add(1, Relaxed);
+                    warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                tally.connections_refused.fetch_add(1, Relaxed);
+                continue;
+            };
+            // Without it small messages would wait for acknowledgements of earlier ones.
+            if let Err(error) = tcp.set_nodelay(true) {
+                warn!(%error, "cannot set TCP_NODELAY");
+            }
+            if tx.send(Ok(CuttableStream::new(tcp, place))).await.is_err() {
+                return;
+            }
+        }
+    });
+    tokio_stream::wrappers::ReceiverStream::new(rx)
+}
+
+/// A TCP stream with a switch.
+pub(crate) struct CuttableStream {
+    tcp: TcpStream,
+    switch: CancellationToken,
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl CuttableStream {
+    fn new(tcp: TcpStream, place: OwnedSemaphorePermit) -> Self {
+        let switch = CancellationToken::new();
+        Self { tcp, cut: Box::pin(switch.clone().cancelled_owned()), switch, _place: place }
+    }
+
+    /// Registers for the switch, so that whoever waits for the network also wakes when it is cut.
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.switch.is_cancelled() || self.cut.as_mut().poll(cx).is_ready() {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "cut by this side"));
+        }
+        Ok(())
+    }
+}
+
+impl Connected for CuttableStream {
+    type ConnectInfo = Connection;
+
+    fn connect_info(&self) -> Connection {
+        Connection(self.switch.clone())
+    }
+}
+
+impl AsyncRead for CuttableStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check(cx)?;
+        Pin::new(&mut self.tcp).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for CuttableStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
+        Pin::new(&mut self.tcp).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
+        Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+}

@@ -1,0 +1,83 @@
+//! What a process refused, by reason, and further numbers that a tier's shell adds.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// Counters of the streams of one node.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub(crate) streams_opened: AtomicU64,
+    pub(crate) messages: AtomicU64,
+    pub(crate) throttled: AtomicU64,
+    pub(crate) connections_refused: AtomicU64,
+    pub(crate) accept_errors: AtomicU64,
+    /// By reason and detail. Every reason and detail is a literal of some program text, so this is
+    /// bounded; and it is touched only when something goes wrong.
+    refused: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+}
+
+impl Tally {
+    /// Counts one stream refused or closed for `reason`; `detail` may be empty.
+    pub(crate) fn refuse(&self, reason: &'static str, detail: &'static str) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        *refused.entry((reason, detail)).or_default() += 1;
+    }
+
+    /// Streams refused or closed so far, by reason and detail.
+    #[must_use]
+    pub fn refused(&self) -> BTreeMap<(&'static str, &'static str), u64> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Streams refused or closed for `reason` so far, whatever the detail.
+    #[must_use]
+    pub fn refused_for(&self, reason: &str) -> u64 {
+        self.refused().iter().filter(|((r, _), _)| *r == reason).map(|(_, n)| n).sum()
+    }
+
+    /// The plain counters, with what they count.
+    pub(crate) fn plain(&self) -> [(&'static str, &'static str, u64); 5] {
+        [
+            (
+                "streams_opened",
+                "Streams of children that began with an accepted hello.",
+                self.streams_opened.load(Relaxed),
+            ),
+            ("messages", "Messages of children taken in.", self.messages.load(Relaxed)),
+            (
+                "streams_throttled",
+                "Seconds in which a stream was not read any further because of its message rate.",
+                self.throttled.load(Relaxed),
+            ),
+            (
+                "connections_refused",
+                "Connections closed at once because too many were open.",
+                self.connections_refused.load(Relaxed),
+            ),
+            (
+                "accept_errors",
+                "Connections that the operating system failed to hand over.",
+                self.accept_errors.load(Relaxed),
+            ),
+        ]
+    }
+}
+
+/// One further number of a tier's shell.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// The name, without prefix; a counter's without `_total`.
+    pub name: &'static str,
+    /// What it is.
+    pub help: &'static str,
+    /// Whether it only grows.
+    pub is_counter: bool,
+    /// One label, if it has one: name and value.
+    pub label: Option<(&'static str, String)>,
+    /// The number.
+    pub value: f64,
+}
+
+/// Gives the further numbers of a tier's shell as they are now.
+pub type Samples = std::sync::Arc<dyn Fn() -> Vec<Sample> + Send + Sync>;
