@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sluicegate_client_core as core;
+use sluicegate_model::Down;
 use sluicegate_proto::link::{Event, Link};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -150,7 +151,13 @@ impl Pump {
                 self.status.connected(&address, now);
                 self.agent.handle_open(now);
             }
-            Event::Down(down) => self.agent.handle_down(now, down),
+            Event::Down(down) => {
+                let term = if let Down::Configuration(c) = &down { Some(c.term) } else { None };
+                self.agent.handle_down(now, down);
+                if let Some(term) = term {
+                    self.status.configured(self.agent.version(), term);
+                }
+            }
             Event::Close { reason } => {
                 tracing::info!(%reason, "lost the aggregator; limits hold until their ttl");
                 self.status.disconnected(now, reason);

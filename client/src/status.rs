@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use sluicegate_model::Time;
+use sluicegate_model::{ConfigVersion, Term, Time};
 use sluicegate_proto::link;
 use sluicegate_proto::transport::Address;
 
@@ -24,6 +24,10 @@ pub struct Connection {
     pub overflows: u64,
     /// Why the last stream ended; `None` before the first time.
     pub last_error: Option<String>,
+    /// The version of the buckets in force; 0 before the first.
+    pub configuration_version: ConfigVersion,
+    /// The highest term that buckets came with.
+    pub term: Term,
 }
 
 #[derive(Debug)]
@@ -37,11 +41,19 @@ struct State {
     aggregator: Option<String>,
     since: Time,
     last_error: Option<String>,
+    configuration_version: ConfigVersion,
+    term: Term,
 }
 
 impl Status {
     pub(crate) fn new(now: Time) -> Self {
-        let state = State { aggregator: None, since: now, last_error: None };
+        let state = State {
+            aggregator: None,
+            since: now,
+            last_error: None,
+            configuration_version: 0,
+            term: 0,
+        };
         Self { state: Mutex::new(state), link: OnceLock::new() }
     }
 
@@ -65,6 +77,13 @@ impl Status {
         });
     }
 
+    pub(crate) fn configured(&self, version: ConfigVersion, term: Term) {
+        self.change(|s| {
+            s.configuration_version = version;
+            s.term = s.term.max(term);
+        });
+    }
+
     pub(crate) fn connection(&self, now: Time) -> Connection {
         let counters = || self.link.get().into_iter().flat_map(|link| link.counters());
         let count = |name| counters().find(|(n, _)| *n == name).map_or(0, |(_, count)| count);
@@ -77,6 +96,8 @@ impl Status {
             decode_errors: count("malformed"),
             overflows: count("overflowed"),
             last_error: state.last_error.clone(),
+            configuration_version: state.configuration_version,
+            term: state.term,
         }
     }
 

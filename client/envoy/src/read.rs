@@ -219,4 +219,39 @@ pub(crate) mod tests {
             assert!(of(&bad).contains(message), "{}", of(&bad));
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_request_is_refused_or_seen_whole(
+            domain in "[a-z]{0,3}",
+            shape in proptest::collection::vec(
+                proptest::collection::vec(("[a-cp]{0,2}|caller|procedure", ".{0,4}"), 0..36),
+                0..70,
+            ),
+        ) {
+            let settings = Settings::default();
+            let descriptors = shape
+                .iter()
+                .map(|d| descriptor(&d.iter().map(|(k, v)| (&**k, &**v)).collect::<Vec<_>>()));
+            let request = RateLimitRequest {
+                domain,
+                descriptors: descriptors.collect(),
+                hits_addend: 0,
+            };
+            if check(&request, &settings).is_ok() {
+                views(&request, &settings, |views| {
+                    assert_eq!(views.len(), shape.len());
+                    for (view, entries) in views.iter().zip(&shape) {
+                        for (key, _) in entries {
+                            let first = entries.iter().find(|(k, _)| k == key).map(|(_, v)| &**v);
+                            // An empty caller or procedure is an absent one.
+                            let built_in = ["caller", "procedure"].contains(&&**key);
+                            let first = first.filter(|v| !(built_in && v.is_empty()));
+                            assert_eq!(view.dimension(key), first);
+                        }
+                    }
+                });
+            }
+        }
+    }
 }

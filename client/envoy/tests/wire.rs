@@ -72,3 +72,17 @@ fn fields_of_a_newer_envoy_are_skipped() {
     newer.extend_from_slice(b"\xa2\x06\x03new");
     assert_eq!(RateLimitRequest::decode(&*newer), RateLimitRequest::decode(REQUEST));
 }
+
+proptest::proptest! {
+    #[test]
+    fn bytes_of_any_kind_do_no_harm(
+        noise in proptest::collection::vec(proptest::num::u8::ANY, 0..200),
+        at in 0..REQUEST.len(),
+        byte in proptest::num::u8::ANY,
+    ) {
+        let _ = RateLimitRequest::decode(&*noise);
+        let mut mutated = REQUEST.to_vec();
+        mutated[at] = byte;
+        let _ = RateLimitRequest::decode(&*mutated);
+    }
+}

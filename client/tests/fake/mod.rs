@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_model::{
-    Bucket, Configuration, Down, Limit, Mode, Name, OnControlLoss, Owner, Rule, Scope, Select,
-    ServiceBuckets, TokenRate, Up, Update,
+    AdmitRatio, Bucket, Configuration, Directive, Down, Limit, Mode, Name, OnControlLoss, Owner,
+    Report, Rule, Scope, Select, ServiceBuckets, TokenRate, Up, Update,
 };
 use sluicegate_proto::v1::tier_server::{Tier, TierServer};
 use sluicegate_proto::wire::{Decoder, Frames, encode_down};
@@ -35,6 +35,15 @@ impl Fake {
 
     /// On that address.
     pub(crate) async fn start_at(address: SocketAddr, services: Vec<ServiceBuckets>) -> Self {
+        Self::start_with(address, services, None).await
+    }
+
+    /// On that address; each report is answered with `admit` for every key in it.
+    pub(crate) async fn start_with(
+        address: SocketAddr,
+        services: Vec<ServiceBuckets>,
+        admit: Option<AdmitRatio>,
+    ) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (tell, seen) = mpsc::channel(10_000);
@@ -47,7 +56,7 @@ impl Fake {
             services: services.into_iter().map(Arc::new).collect(),
             removed: vec![],
         };
-        let service = Service { tell, push: push.clone(), configuration };
+        let service = Service { tell, push: push.clone(), configuration, admit };
         let server = transport::server().add_service(TierServer::new(service));
         let serving = server.serve_with_incoming_shutdown(TcpListenerStream::new(listener), async {
             let _ = stopped.await;
@@ -97,6 +106,7 @@ struct Service {
     tell: mpsc::Sender<Up>,
     push: broadcast::Sender<v1::Down>,
     configuration: Configuration,
+    admit: Option<AdmitRatio>,
 }
 
 #[tonic::async_trait]
@@ -111,6 +121,7 @@ impl Tier for Service {
         let (out, stream) = mpsc::channel(1024);
         let (tell, mut pushed) = (self.tell.clone(), self.push.subscribe());
         let configuration = Down::Configuration(self.configuration.clone());
+        let admit = self.admit;
         tokio::spawn(async move {
             let mut decoder = Decoder::<v1::Up>::default();
             loop {
@@ -120,14 +131,12 @@ impl Tier for Service {
                         let Ok(up) = decoder.take_in(frame) else { return };
                         let answer = up.as_ref().and_then(|up| match up {
                             Up::Hello(_) => Some(encode_down(&configuration)),
-                            Up::Report(report) => {
-                                let update = Update { ack_seq: report.seq, directives: vec![] };
-                                Some(encode_down(&Down::Update(update)))
-                            }
+                            Up::Report(report) => Some(encode_down(&answer(report, admit))),
                             Up::ConfigurationApplied(_) | Up::Seen { .. } => None,
                         });
                         if let Some(up) = up {
-                            let _ = tell.send(up).await;
+                            // Nobody has to listen.
+                            let _ = tell.try_send(up);
                         }
                         answer
                     }
@@ -142,6 +151,22 @@ impl Tier for Service {
         });
         Ok(Response::new(ReceiverStream::new(stream)))
     }
+}
+
+fn answer(report: &Report, admit: Option<AdmitRatio>) -> Down {
+    let directive = |admit| Directive {
+        admit,
+        headroom: 0.0,
+        sigma: 0.0,
+        limit_rps: 1000.0,
+        sessions: 1,
+        term: 1,
+        seq: report.seq,
+        ttl: Duration::from_secs(10),
+    };
+    let keys = report.entries.iter().map(|entry| entry.key);
+    let directives = admit.into_iter().flat_map(|a| keys.clone().map(move |k| (k, directive(a))));
+    Down::Update(Update { ack_seq: report.seq, directives: directives.collect() })
 }
 
 /// One service with one region bucket for everything, of `limit_rps`.
