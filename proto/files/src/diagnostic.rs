@@ -12,6 +12,9 @@ const SHOWN_LINE_CHARS: usize = 120;
 /// The most characters of the offending text that a finding keeps.
 const SHOWN_TEXT_CHARS: usize = 80;
 
+/// The most characters of a message, of advice, or of the name of a field.
+const SHOWN_MESSAGE_CHARS: usize = 400;
+
 /// Whether a finding keeps a file from being applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
@@ -231,11 +234,11 @@ impl<'s> Report<'s> {
             path: self.path.clone(),
             line: at.line,
             column: at.column,
-            field: field.to_string(),
+            field: tame(&field.to_string()),
             text: self.text(at),
-            message: problem.message,
-            help: problem.help,
-            snippet: (at.line > 0).then(|| snippet(self.line(at), at)),
+            message: tame(&problem.message),
+            help: problem.help.as_deref().map(tame),
+            snippet: snippet(self.line(at), at),
         }
     }
 }
@@ -283,6 +286,12 @@ fn printable(c: char) -> char {
     }
 }
 
+/// A message that quotes a file cannot break out of its line, nor grow without bound.
+fn tame(text: &str) -> String {
+    let text: String = text.chars().take(SHOWN_MESSAGE_CHARS + 1).map(printable).collect();
+    shorten(&text, SHOWN_MESSAGE_CHARS)
+}
+
 /// At most `most` characters, with `...` where something was cut.
 pub(crate) fn shorten(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
@@ -297,13 +306,18 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("`{}`", shorten(&text, SHOWN_TEXT_CHARS))
 }
 
-/// A window of the line around the place, so that a line of megabytes stays readable.
-fn snippet(line: &str, at: At) -> Snippet {
+/// A window of the line around the place, so that a line of megabytes stays readable; nothing of a
+/// blank line.
+fn snippet(line: &str, at: At) -> Option<Snippet> {
+    if at.line == 0 || line.trim().is_empty() {
+        return None;
+    }
     let column = (at.column.max(1) - 1) as usize;
     let start = if column < SHOWN_LINE_CHARS * 2 / 3 { 0 } else { column - SHOWN_LINE_CHARS / 3 };
     let shown: String = line.chars().skip(start).take(SHOWN_LINE_CHARS).map(printable).collect();
     let shown = shown.trim_end();
     let indent = column - start;
     let room = shown.chars().count().saturating_sub(indent).max(1);
-    Snippet { line: shown.to_owned(), indent, width: (at.width.max(1) as usize).min(room) }
+    let width = (at.width.max(1) as usize).min(room);
+    Some(Snippet { line: shown.to_owned(), indent, width })
 }

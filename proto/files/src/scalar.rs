@@ -90,7 +90,7 @@ impl Rate {
             Self::PerSecond(requests) => TokenRate::per_second(requests, burst),
             Self::PerWindow(requests, window) => TokenRate::per_window(requests, window, burst),
         };
-        tokens.map(Limit::Tokens).map_err(|e| Problem::new(e.to_string()))
+        tokens.map(Limit::Tokens).map_err(|e| Problem::new(format!("out of range: {e}")))
     }
 }
 
@@ -129,7 +129,7 @@ fn not_a_rate(text: &str) -> Problem {
 
 fn limit_number(text: &str, number: &str, unit: &str, why: &Problem) -> Problem {
     let problem = Problem::new(format!("{} is not a limit: {}", quoted(text), why.message));
-    if number.parse::<f64>().is_ok_and(|n| n.is_finite() && n > 0.0) {
+    if number.contains('.') && number.parse::<f64>().is_ok_and(|n| n > 0.0) {
         return problem.help("for a part of a request use a longer time: 1.5/s is 90/m, or {requests: 3, window: 2s}");
     }
     match &why.help {

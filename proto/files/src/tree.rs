@@ -17,6 +17,9 @@ pub const MAX_DEPTH: usize = 24;
 /// The most scalars, lists and maps in one file.
 pub const MAX_NODES: usize = 1_000_000;
 
+/// The longest key of a map on one line, in characters.
+const MAX_KEY_CHARS: usize = 4096;
+
 /// A value with its place.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -85,6 +88,7 @@ pub(crate) fn read(source: &str, report: &mut Report<'_>) -> Tree {
         disallow_directives: true,
         emit_unresolved_aliases: true,
         emit_anchor_events: true,
+        simple_key_max_lookahead: MAX_KEY_CHARS,
         flow_nesting_limit: MAX_DEPTH + 1,
         block_nesting_limit: MAX_DEPTH + 1,
     };
@@ -108,10 +112,17 @@ pub(crate) fn read(source: &str, report: &mut Report<'_>) -> Tree {
 /// Reading cannot go on; the reason is in the report.
 struct Stop;
 
+/// The key of an entry whose value comes next.
+enum Pending {
+    Taken(Key),
+    /// Not usable, and reported; the value goes with it.
+    Dropped,
+}
+
 /// A list or map that is not closed yet.
 enum Open {
     List { at: At, items: Vec<Node> },
-    Map { at: At, entries: Vec<(Key, Node)>, key: Option<Key> },
+    Map { at: At, entries: Vec<(Key, Node)>, key: Option<Pending> },
 }
 
 struct Builder<'r, 's> {
@@ -131,6 +142,7 @@ impl Builder<'_, '_> {
         }
         if tagged {
             let p = Problem::new("YAML tags (`!...`) are not supported").help("remove the tag");
+            let at = span.tag_span().map_or(at, |tag| place(&tag));
             self.report.error(at, &"", p);
         }
         match event {
@@ -205,8 +217,11 @@ impl Builder<'_, '_> {
             None => self.root = Some(node),
             Some(Open::List { items, .. }) => items.push(node),
             Some(Open::Map { entries, key, .. }) => match key.take() {
-                Some(key) => entries.push((key, node)),
-                None => *key = Some(as_key(node, self.report)),
+                Some(Pending::Taken(key)) => entries.push((key, node)),
+                Some(Pending::Dropped) => {}
+                None => {
+                    *key = Some(as_key(node, self.report).map_or(Pending::Dropped, Pending::Taken));
+                }
             },
         }
     }
@@ -244,18 +259,17 @@ impl Builder<'_, '_> {
     }
 }
 
-fn as_key(node: Node, report: &mut Report<'_>) -> Key {
-    let (text, plain) = match node.value {
-        Value::Scalar { text, plain } => (text, plain),
+fn as_key(node: Node, report: &mut Report<'_>) -> Option<Key> {
+    match node.value {
+        Value::Scalar { text, plain } => Some(Key { at: node.at, text, plain }),
+        Value::Reported => None,
         Value::List(_) | Value::Map(_) => {
             let p = Problem::new("a list or map cannot be the name of a field")
                 .help("text that begins with `[` or `{` needs quotes");
             report.error(node.at, &"", p);
-            (String::new(), false)
+            None
         }
-        Value::Reported => (String::new(), false),
-    };
-    Key { at: node.at, text, plain }
+    }
 }
 
 fn place(span: &Span) -> At {
@@ -324,6 +338,11 @@ fn syntax(kind: &ErrorKind) -> Problem {
         ),
         E::DirectiveDisallowed => Problem::new("YAML directives (`%...`) are not supported")
             .help("remove the line; if it is a value, put it in quotes"),
+        E::UnexpectedCharacter { character } if character.is_control() => {
+            let code = u32::from(*character);
+            Problem::new(format!("the control character U+{code:04X} cannot stand here"))
+                .help("the file is expected to be plain text")
+        }
         E::UnexpectedCharacter { character } => {
             Problem::new(format!("a text cannot begin with `{character}` in YAML"))
                 .help("put the value in quotes")
@@ -332,7 +351,10 @@ fn syntax(kind: &ErrorKind) -> Problem {
             Problem::new("expected a `field: value` here")
                 .help("look for a missing `:`, or an indentation that fits no line above")
         }
-        E::InvalidIndentation => Problem::new("the indentation fits no line above"),
+        E::InvalidIndentation | E::ExpectedBlockSequenceEntry => {
+            Problem::new("the indentation of this line fits no line above")
+                .help("the fields of one map begin in the same column")
+        }
         E::InvalidColonPlacement
         | E::UnclosedFlowCollection { .. }
         | E::UnexpectedEofFlowSequence

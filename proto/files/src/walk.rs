@@ -67,6 +67,8 @@ pub(crate) struct Fields<'n> {
     entries: &'n [(Key, Node)],
     /// The fields that misspelt entries most likely mean, so that they are not called missing too.
     meant: Vec<&'static str>,
+    /// Whether a merge key was meant to bring in fields, so that none is called missing.
+    merged: bool,
 }
 
 impl<'n> Fields<'n> {
@@ -82,13 +84,24 @@ impl<'n> Fields<'n> {
             Value::Map(entries) => entries,
             Value::Reported => return None,
             Value::Scalar { .. } | Value::List(_) => {
-                let p = Problem::new(format!("expected {what}, found {}", node.kind()));
-                report.error(node.at, trail, p);
+                let p = Problem::new(format!(
+                    "expected a map with the fields of {what}, found {}",
+                    node.kind()
+                ));
+                report.error(node.at, trail, p.help(the_fields_are(table)));
                 return None;
             }
         };
         let mut meant = Vec::new();
+        let mut merged = false;
         for (key, _) in entries {
+            if key.text == "<<" {
+                let p = Problem::new("YAML merge keys (`<<`) are not supported")
+                    .help("write the fields out");
+                report.error(key.at, trail, p);
+                merged = true;
+                continue;
+            }
             let field = table.iter().find(|f| f.name() == key.text);
             match field.map(FieldName::refusal) {
                 Some(None) => {}
@@ -99,7 +112,7 @@ impl<'n> Fields<'n> {
                 }
             }
         }
-        Some(Self { at: node.at, entries, meant })
+        Some(Self { at: node.at, entries, meant, merged })
     }
 
     /// The entry of that name, unless it is null, which is reported.
@@ -128,13 +141,19 @@ impl<'n> Fields<'n> {
         report: &mut Report<'_>,
     ) -> Option<&'n Node> {
         if !self.has(name) {
-            if !self.meant.contains(&name) {
+            if !self.merged && !self.meant.contains(&name) {
                 let p = Problem::new(format!("`{name}` is missing")).help(help);
                 report.error(self.at, trail, p);
             }
             return None;
         }
-        self.get(name, trail, report)
+        let (key, node) = self.entry(name)?;
+        if node.is_null() {
+            let p = Problem::new(format!("`{name}` has no value")).help(help);
+            report.error(key.at, &trail.field(name), p);
+            return None;
+        }
+        Some(node)
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
@@ -155,12 +174,14 @@ fn unknown<F: FieldName>(text: &str, what: &str, table: &[F]) -> Problem {
     let problem = Problem::new(format!("{} is not a field of {what}", quoted(text)));
     match nearest(text, table.iter().map(FieldName::name)) {
         Some(name) => problem.help(format!("did you mean `{name}`?")),
-        None => {
-            let taken = table.iter().filter(|f| f.refusal().is_none()).map(FieldName::name);
-            let names: Vec<&str> = taken.collect();
-            problem.help(format!("the fields are {}", names.join(", ")))
-        }
+        None => problem.help(the_fields_are(table)),
     }
+}
+
+fn the_fields_are<F: FieldName>(table: &[F]) -> String {
+    let taken = table.iter().filter(|f| f.refusal().is_none()).map(FieldName::name);
+    let names: Vec<&str> = taken.collect();
+    format!("the fields are {}", names.join(", "))
 }
 
 /// The text of a scalar.

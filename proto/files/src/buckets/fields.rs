@@ -278,7 +278,7 @@ pub(crate) static RATE: [Field; 5] = [
     not_yet("policy", "a limit computed by a policy"),
     elsewhere(
         "burst",
-        "`burst` does not belong inside the braces; in a bucket it stands beside `limit`, in a value or an overflow write {limit: {requests: ..., window: ...}, burst: ...}",
+        "`burst` does not belong inside the braces of a limit; write it beside the limit: {limit: {requests: 5, window: 10s}, burst: 10}",
     ),
     elsewhere(
         "limit",

@@ -49,10 +49,11 @@ fn window(node: &Node, trail: &Trail<'_>, report: &mut Report<'_>) -> Option<Rat
 }
 
 /// Puts a limit and the burst beside it together.
-pub(super) fn combine(
+fn combine(
     rate: (Rate, At),
     burst: Option<(u64, At)>,
     trail: &Trail<'_>,
+    limit_trail: &Trail<'_>,
     report: &mut Report<'_>,
 ) -> Option<Limit> {
     if let (Rate::Unlimited, Some((_, at))) = (rate.0, burst) {
@@ -63,7 +64,7 @@ pub(super) fn combine(
     match rate.0.with_burst(burst.map(|(n, _)| n)) {
         Ok(limit) => Some(limit),
         Err(p) => {
-            report.error(rate.1, trail, p);
+            report.error(rate.1, limit_trail, p);
             None
         }
     }
@@ -88,7 +89,7 @@ pub(super) fn beside(
     if report.errors() > before {
         return None;
     }
-    combine((rate, node.at), read_burst, trail, report).map(Some)
+    combine((rate, node.at), read_burst, trail, &trail.field("limit"), report).map(Some)
 }
 
 /// Reads the limit of a value or an overflow: any shape of limit, or `{limit, burst}`.
@@ -105,5 +106,5 @@ pub(super) fn standing_alone(
         return beside(&fields, trail, report).flatten();
     }
     let rate = rate(node, trail, report)?;
-    combine((rate, node.at), None, trail, report)
+    combine((rate, node.at), None, trail, trail, report)
 }

@@ -95,6 +95,17 @@ fn service(root: &Node, report: &mut Report<'_>) -> Option<ServiceBuckets> {
         report.error(root.at, &trail, p);
         return None;
     }
+    if let Value::Map(entries) = &root.value
+        && let Some((key, _)) = entries.iter().find(|(key, _)| key.text == "kind")
+        && !entries.iter().any(|(key, _)| key.text == "service")
+    {
+        let p = Problem::new(
+            "this is a file of node settings; expected a bucket file, which has no `kind`",
+        )
+        .help("keep bucket files in a directory of their own");
+        report.error(key.at, &trail.field("kind"), p);
+        return None;
+    }
     let fields = Fields::of(root, &trail, "a bucket file", &SERVICE, report)?;
     api_version(&fields, "apiVersion: sluicegate/v1", report);
     let service = fields
@@ -278,9 +289,9 @@ fn limited(
     trail: &Trail<'_>,
     report: &mut Report<'_>,
 ) -> Option<Limit> {
-    if !fields.has("limit") && mode.is_some() {
+    if mode.is_some() {
         let help = "write limit: 100/s; for a bucket that only counts, write mode: observe";
-        fields.require("limit", trail, help, report);
+        fields.require("limit", trail, help, report)?;
     }
     limit::beside(fields, trail, report).flatten()
 }

@@ -7,6 +7,7 @@ use sluicegate_model::{Limit, MAX_VALUE_BYTES, Mode, Name, Overflow, Per};
 use super::fields::{MAX_VALUES, VALUE};
 use super::limit;
 use crate::diagnostic::{At, Problem, Report, quoted};
+use crate::suggest::nearest;
 use crate::tree::{Key, Node, Value, is_null};
 use crate::walk::{Fields, Trail, count, grouped, name, scalar};
 
@@ -121,6 +122,17 @@ fn overflow(
         && text == "observe"
     {
         return Some(Overflow::Observe);
+    }
+    if let Value::Scalar { text, .. } = &node.value
+        && text != "unlimited"
+        && !text.contains(|c: char| c == '/' || c.is_ascii_digit())
+    {
+        let p = Problem::new(format!(
+            "{} is not an overflow; expected `observe` or a limit such as 100/s",
+            quoted(text)
+        ));
+        report.error(node.at, trail, p);
+        return None;
     }
     if mode == Some(Mode::Observe) {
         let p =
@@ -272,19 +284,27 @@ fn combination(
         return None;
     };
     let before = report.errors();
+    let names: Vec<&str> = dimensions.iter().map(Name::as_str).collect();
+    let mut meant = Vec::new();
     for (key, _) in entries {
-        if !dimensions.iter().any(|d| d.as_str() == key.text) {
-            let names: Vec<&str> = dimensions.iter().map(Name::as_str).collect();
-            let p = Problem::new(format!("{} is not in `per`", quoted(&key.text)))
-                .help(format!("`per` names {}", names.join(", ")));
+        if !names.contains(&key.text.as_str()) {
+            let near = nearest(&key.text, names.iter().copied());
+            meant.extend(near);
+            let help = match near {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => format!("`per` names {}", names.join(", ")),
+            };
+            let p = Problem::new(format!("{} is not in `per`", quoted(&key.text))).help(help);
             report.error(key.at, trail, p);
         }
     }
     let mut values = Vec::with_capacity(dimensions.len());
     for dimension in dimensions {
         let Some((_, node)) = entries.iter().find(|(k, _)| k.text == dimension.as_str()) else {
-            let p = format!("the value of {} is missing", quoted(dimension.as_str()));
-            report.error(node.at, trail, p);
+            if !meant.contains(&dimension.as_str()) {
+                let p = format!("the value of {} is missing", quoted(dimension.as_str()));
+                report.error(node.at, trail, p);
+            }
             continue;
         };
         let trail = trail.field(dimension.as_str());

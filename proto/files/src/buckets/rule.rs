@@ -7,6 +7,8 @@ use crate::diagnostic::{Problem, Report, quoted};
 use crate::tree::{Key, Node, Value};
 use crate::walk::{Fields, Trail, scalar};
 
+const PATTERNS: &str = "a pattern (`exact`, `prefix*` or `*`) or a list of them";
+
 /// Reads `match`.
 pub(super) fn rule(node: &Node, trail: &Trail<'_>, report: &mut Report<'_>) -> Option<Rule> {
     let fields = Fields::of(node, trail, "`match`", &MATCH, report)?;
@@ -121,7 +123,7 @@ fn patterns(
     report: &mut Report<'_>,
 ) -> Option<Patterns> {
     let Value::List(items) = &node.value else {
-        return pattern(node, trail, empty, report).map(|p| vec![p]);
+        return pattern(node, trail, PATTERNS, empty, report).map(|p| vec![p]);
     };
     if items.is_empty() {
         let p = Problem::new("an empty list of patterns fits nothing")
@@ -140,7 +142,9 @@ fn patterns(
     let read: Vec<Option<Pattern>> = items
         .iter()
         .enumerate()
-        .map(|(i, item)| pattern(item, &trail.item(i), empty, report))
+        .map(|(i, item)| {
+            pattern(item, &trail.item(i), "a pattern (`exact`, `prefix*` or `*`)", empty, report)
+        })
         .collect();
     read.into_iter().collect()
 }
@@ -148,11 +152,11 @@ fn patterns(
 fn pattern(
     node: &Node,
     trail: &Trail<'_>,
+    expected: &str,
     empty: Empty,
     report: &mut Report<'_>,
 ) -> Option<Pattern> {
-    let text =
-        scalar(node, trail, "a pattern (`exact`, `prefix*` or `*`) or a list of them", report)?;
+    let text = scalar(node, trail, expected, report)?;
     if text.is_empty() && empty == Empty::NeverSent {
         let p = Problem::new("an empty text fits no request: an empty value counts as not given")
             .help("\"*\" fits every value that is given");
