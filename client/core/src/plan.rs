@@ -1,0 +1,301 @@
+//! What a limiter's threads share: the plan they decide by, how they come to a new one, and the
+//! counters of what bounds refused.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as NeverModelled;
+use std::time::Duration;
+
+use sluicegate_model::{Name, Request, ServiceBuckets, Time};
+
+use crate::Settings;
+use crate::hash::{Hasher, mix, same};
+use crate::matcher::{Resolved, ServicePlan};
+use crate::slot::MAX_PLACES;
+use crate::stripe::Stripes;
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, try_lock};
+use crate::table::Table;
+use crate::values::{Arena, ValueEntry};
+use crate::waiting::WaitingRoom;
+
+/// The most limiters whose plans one thread keeps at hand.
+const MAX_PINNED: usize = 8;
+/// Bits for the length of each part in the shape of an identity.
+const LENGTH_BITS: u32 = 21;
+
+/// Everything a decision looks up. Immutable but for the tables, which the keeper fills in place.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) generation: u64,
+    pub(crate) hasher: Hasher,
+    pub(crate) services: Arc<HashMap<Name, Arc<ServicePlan>>>,
+    pub(crate) identities: Arc<Table<Identity>>,
+    pub(crate) values: Arc<Table<ValueEntry>>,
+    pub(crate) arena: Arc<Arena>,
+    /// By the number in a slot.
+    pub(crate) buckets: Arc<HashMap<u32, Named>>,
+}
+
+/// A bucket by its number.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    pub(crate) of: Arc<ServiceBuckets>,
+    pub(crate) place: usize,
+    /// It counts the values without a key of their own.
+    pub(crate) overflow: bool,
+    /// The keeper's record of its key; of no meaning for values.
+    pub(crate) record: u32,
+}
+
+impl Plan {
+    #[inline]
+    pub(crate) fn hash_of(&self, request: &Request<'_>) -> u64 {
+        let texts = [request.service, request.caller, request.procedure];
+        self.hasher.hash(identity_shape(request), texts)
+    }
+
+    #[inline]
+    pub(crate) fn identity(&self, hash: u64, request: &Request<'_>) -> Option<&Identity> {
+        let shape = identity_shape(request);
+        self.identities.find(hash, |e| e.is(shape, request)).map(|(_, e)| e)
+    }
+
+    /// What an identity comes down to, worked out anew.
+    pub(crate) fn resolve(&self, request: &Request<'_>, closed: bool) -> Resolved {
+        self.services
+            .get(request.service)
+            .map_or_else(Resolved::default, |s| s.resolve(request, closed))
+    }
+}
+
+#[inline]
+fn identity_shape(request: &Request<'_>) -> u64 {
+    let len = |text: &str| text.len() as u64;
+    len(request.service)
+        | len(request.caller) << LENGTH_BITS
+        | len(request.procedure) << (2 * LENGTH_BITS)
+}
+
+/// A known combination of service, caller and procedure.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    shape: u64,
+    text: Box<[u8]>,
+    pub(crate) resolved: Arc<Resolved>,
+}
+
+impl Identity {
+    pub(crate) fn new(request: &Request<'_>, resolved: Arc<Resolved>) -> Self {
+        let text = [request.service, request.caller, request.procedure].concat();
+        Self { shape: identity_shape(request), text: text.into_bytes().into(), resolved }
+    }
+
+    /// Whether this is the request's. Longer texts than a shape can tell are never found: what is
+    /// stored is far shorter, so the split fails.
+    #[inline]
+    fn is(&self, shape: u64, request: &Request<'_>) -> bool {
+        if self.shape != shape {
+            return false;
+        }
+        let Some((service, rest)) = self.text.split_at_checked(request.service.len()) else {
+            return false;
+        };
+        let Some((caller, rest)) = rest.split_at_checked(request.caller.len()) else {
+            return false;
+        };
+        rest.len() == request.procedure.len()
+            && same(service, request.service.as_bytes())
+            && same(caller, request.caller.as_bytes())
+            && same(rest, request.procedure.as_bytes())
+    }
+
+    /// The texts again: service, caller, procedure.
+    pub(crate) fn texts(&self) -> Option<[&str; 3]> {
+        let mask = (1 << LENGTH_BITS) - 1;
+        let len = |i: u32| usize::try_from(self.shape >> (i * LENGTH_BITS) & mask).ok();
+        let (service, rest) = self.text.split_at_checked(len(0)?)?;
+        let (caller, procedure) = rest.split_at_checked(len(1)?)?;
+        let text = |bytes| std::str::from_utf8(bytes).ok();
+        Some([text(service)?, text(caller)?, text(procedure)?])
+    }
+}
+
+/// Keeps what is written often off the line of what is read always.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+/// What the handles of one limiter share.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Shared {
+    /// Unique among all limiters of the process, never 0.
+    pub(crate) id: u64,
+    /// Of the published plan.
+    generation: AtomicU64,
+    /// An agent silent for so long is dead.
+    pub(crate) stale_after_ns: u64,
+    pub(crate) stripes: Arc<Stripes>,
+    pub(crate) most_values: usize,
+    pub(crate) most_identities: usize,
+    pub(crate) most_places: usize,
+    pub(crate) seed: u64,
+    /// No identity need be posted: there is no room for it.
+    pub(crate) identities_full: AtomicBool,
+    /// When the agent last lived, and refilled budgets.
+    beat: Apart<AtomicU64>,
+    published: Apart<Mutex<Arc<Plan>>>,
+    pub(crate) waiting: WaitingRoom,
+    pub(crate) refused_identities: AtomicU64,
+    pub(crate) refused_values: AtomicU64,
+    pub(crate) known_identities: AtomicU64,
+    pub(crate) known_values: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: &Settings, seed: u64, now: Time) -> Self {
+        let id = next_id();
+        let most_values = settings.max_values.min(1 << 24);
+        let plan = Plan {
+            generation: 1,
+            hasher: Hasher::new(seed),
+            services: Arc::default(),
+            identities: Arc::new(Table::new(settings.max_identities, 0)),
+            values: Arc::new(Table::new(most_values, 0)),
+            arena: Arc::new(Arena::new(most_values, mix(seed ^ 2))),
+            buckets: Arc::default(),
+        };
+        Self {
+            id,
+            generation: AtomicU64::new(plan.generation),
+            stale_after_ns: nanos(settings.ttl.saturating_add(settings.ramp)),
+            stripes: Arc::new(Stripes::new(id, mix(seed ^ 3), settings.max_stripes)),
+            most_values,
+            most_identities: settings.max_identities,
+            most_places: settings.max_striped_keys.min(MAX_PLACES),
+            seed,
+            identities_full: AtomicBool::new(false),
+            beat: Apart(AtomicU64::new(now.as_nanos())),
+            published: Apart(Mutex::new(Arc::new(plan))),
+            waiting: WaitingRoom::new(settings.max_waiting),
+            refused_identities: AtomicU64::new(0),
+            refused_values: AtomicU64::new(0),
+            known_identities: AtomicU64::new(0),
+            known_values: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn beat(&self, now: Time) {
+        self.beat.0.store(now.as_nanos(), Ordering::Release);
+    }
+
+    /// How long ago the agent last lived, in nanoseconds.
+    #[inline]
+    pub(crate) fn silent_ns(&self, now: Time) -> u64 {
+        now.as_nanos().saturating_sub(self.beat.0.load(Ordering::Relaxed))
+    }
+
+    /// The plan as it stands.
+    pub(crate) fn plan(&self) -> Arc<Plan> {
+        lock(&self.published.0).clone()
+    }
+
+    /// Makes `plan`, which must have a higher generation, the one that all threads turn to.
+    pub(crate) fn publish(&self, plan: Arc<Plan>) {
+        let mut published = lock(&self.published.0);
+        let generation = plan.generation;
+        let old = std::mem::replace(&mut *published, plan);
+        self.generation.store(generation, Ordering::Release);
+        drop(published);
+        // Freed, if nobody else has it, without holding up those who wait for the lock.
+        drop(old);
+    }
+
+    /// Runs `decide` on the current plan, which this thread has at hand unless it is new.
+    #[inline]
+    pub(crate) fn with_plan<R>(&self, mut decide: impl FnMut(&Plan) -> R) -> R {
+        let at_hand = PINNED.try_with(|pinned| {
+            let pinned = pinned.try_borrow().ok()?;
+            if pinned.id != self.id || pinned.generation != self.generation() {
+                return None;
+            }
+            pinned.plan.as_ref().map(|plan| decide(plan))
+        });
+        match at_hand {
+            Ok(Some(decided)) => decided,
+            Ok(None) | Err(_) => decide(&self.renew()),
+        }
+    }
+
+    /// Gets the new plan, and has it at hand if that is possible (it is not while the thread ends).
+    #[cold]
+    #[inline(never)]
+    fn renew(&self) -> Arc<Plan> {
+        let renewed = PINNED.try_with(|pinned| {
+            let mut pinned = pinned.try_borrow_mut().ok()?;
+            pinned.turn_to(self.id);
+            let plan = match (try_lock(&self.published.0), &pinned.plan) {
+                (Some(published), _) => published.clone(),
+                // Being published this moment: the last one does for one more request.
+                (None, Some(last)) => return Some(last.clone()),
+                (None, None) => self.plan(),
+            };
+            pinned.generation = plan.generation;
+            pinned.plan = Some(plan.clone());
+            Some(plan)
+        });
+        renewed.ok().flatten().unwrap_or_else(|| self.plan())
+    }
+}
+
+thread_local! {
+    static PINNED: RefCell<Pinned> = const {
+        RefCell::new(Pinned { id: 0, generation: 0, plan: None, others: Vec::new() })
+    };
+}
+
+/// The plan of the limiter that this thread used last, and of a few others.
+struct Pinned {
+    id: u64,
+    generation: u64,
+    plan: Option<Arc<Plan>>,
+    others: Vec<(u64, u64, Arc<Plan>)>,
+}
+
+impl Pinned {
+    fn turn_to(&mut self, id: u64) {
+        if self.id == id {
+            return;
+        }
+        if let Some(plan) = self.plan.take() {
+            if self.others.len() >= MAX_PINNED {
+                self.others.remove(0);
+            }
+            self.others.push((self.id, self.generation, plan));
+        }
+        self.id = id;
+        self.generation = 0;
+        if let Some(at) = self.others.iter().position(|o| o.0 == id) {
+            let (_, generation, plan) = self.others.swap_remove(at);
+            self.generation = generation;
+            self.plan = Some(plan);
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A number that no other limiter of this process has.
+fn next_id() -> u64 {
+    // The standard's on purpose, under loom as well: it orders nothing.
+    static NEXT: NeverModelled = NeverModelled::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

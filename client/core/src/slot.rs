@@ -1,0 +1,325 @@
+//! What the hot path obeys for one key: ratio, mode, where its threads count; and the cell that
+//! every thread may count on. The agent's side writes, every thread reads.
+
+use sluicegate_model::{Counts, Mode};
+
+use crate::cell::{ALL, CountCell, Raw};
+use crate::outcome::MAX_RETRY_MS;
+use crate::sync::{AtomicU32, Mutex, Ordering, lock};
+
+const SHADOW: u32 = 1;
+const OBSERVE: u32 = 2;
+const KEEP: u32 = 4;
+const CLOSED: u32 = 8;
+const RETRY_SHIFT: u32 = 8;
+
+/// The bit of a route that says that the ratio is not "all".
+const DRAWING: u32 = 1 << 31;
+/// The most places in a stripe: 15 bits of a route, the first of them unused.
+pub(crate) const MAX_PLACES: usize = (1 << 15) - 1;
+
+/// Where the threads that have a stripe count a key and its service: two places in the stripe, or
+/// none (0), which means on the shared cells. With it, in one word, whether there is anything to
+/// draw, so that the usual case is one comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Route(u32);
+
+impl Route {
+    #[inline]
+    pub(crate) fn is_fast_and_striped(self) -> bool {
+        self.0.cast_signed() > 0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_drawing(self) -> bool {
+        self.0 & DRAWING != 0
+    }
+
+    #[inline]
+    pub(crate) fn key(self) -> usize {
+        (self.0 >> 16) as usize & MAX_PLACES
+    }
+
+    #[inline]
+    pub(crate) fn service(self) -> usize {
+        self.0 as usize & MAX_PLACES
+    }
+}
+
+/// What the flags of a slot say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flags(u32);
+
+impl Flags {
+    pub(crate) fn new(mode: Mode, keep: bool, closed: bool, retry_ms: u32) -> Self {
+        let mode = match mode {
+            Mode::Deny => 0,
+            Mode::Shadow => SHADOW,
+            Mode::Observe => OBSERVE,
+        };
+        let keep = if keep { KEEP } else { 0 };
+        let closed = if closed { CLOSED } else { 0 };
+        Self(mode | keep | closed | retry_ms.min(MAX_RETRY_MS) << RETRY_SHIFT)
+    }
+
+    #[inline]
+    pub(crate) fn denies(self) -> bool {
+        self.0 & (SHADOW | OBSERVE) == 0
+    }
+
+    pub(crate) fn mode(self) -> Mode {
+        match self.0 & (SHADOW | OBSERVE) {
+            SHADOW => Mode::Shadow,
+            OBSERVE => Mode::Observe,
+            _ => Mode::Deny,
+        }
+    }
+
+    /// Whether drops hold although the agent is dead.
+    #[inline]
+    pub(crate) fn keeps(self) -> bool {
+        self.0 & (KEEP | CLOSED) != 0
+    }
+
+    /// Whether the limit is 0.
+    pub(crate) fn is_closed(self) -> bool {
+        self.0 & CLOSED != 0
+    }
+
+    #[inline]
+    pub(crate) fn retry_ms(self) -> u32 {
+        self.0 >> RETRY_SHIFT
+    }
+
+    pub(crate) fn with_retry_ms(self, retry_ms: u32) -> Self {
+        let low = self.0 & ((1 << RETRY_SHIFT) - 1);
+        Self(low | retry_ms.min(MAX_RETRY_MS) << RETRY_SHIFT)
+    }
+
+    pub(crate) fn with_keep(self, keep: bool) -> Self {
+        Self(if keep { self.0 | KEEP } else { self.0 & !KEEP })
+    }
+}
+
+/// A key on the hot path: one cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Slot {
+    ratio: AtomicU32,
+    route: AtomicU32,
+    flags: AtomicU32,
+    bucket: AtomicU32,
+    pub(crate) shared: CountCell,
+}
+
+impl Slot {
+    pub(crate) fn new(random: u64) -> Self {
+        Self {
+            ratio: AtomicU32::new(ALL),
+            route: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
+            bucket: AtomicU32::new(0),
+            shared: CountCell::shared(random),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn route(&self) -> Route {
+        Route(self.route.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn ratio(&self) -> u32 {
+        self.ratio.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn flags(&self) -> Flags {
+        Flags(self.flags.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn bucket(&self) -> u32 {
+        self.bucket.load(Ordering::Relaxed)
+    }
+
+    /// Begins a key: nothing drawn, no cap, shared cells.
+    pub(crate) fn assign(&self, bucket: u32, flags: Flags) {
+        self.bucket.store(bucket, Ordering::Relaxed);
+        self.set_flags(flags);
+        self.route.store(0, Ordering::Relaxed);
+        self.set_ratio(if flags.is_closed() { 0 } else { ALL });
+        self.shared.set_budget(None);
+    }
+
+    pub(crate) fn set_flags(&self, flags: Flags) {
+        self.flags.store(flags.0, Ordering::Relaxed);
+    }
+
+    /// Sets the ratio. The route says "drawing" only after the ratio is there; a thread that still
+    /// reads the old route admits without drawing, as it did a moment ago.
+    pub(crate) fn set_ratio(&self, ratio: u32) {
+        self.ratio.store(ratio, Ordering::Release);
+        let places = self.route.load(Ordering::Relaxed) & !DRAWING;
+        let drawing = if ratio == ALL { 0 } else { DRAWING };
+        self.route.store(places | drawing, Ordering::Release);
+    }
+
+    /// Sets where threads count, two places in the stripes; `(0, 0)` for the shared cells.
+    pub(crate) fn set_places(&self, key: u16, service: u16) {
+        let drawing = self.route.load(Ordering::Relaxed) & DRAWING;
+        let places = u32::from(key) << 16 | u32::from(service);
+        self.route.store(places | drawing, Ordering::Release);
+    }
+}
+
+/// The counts of a service, and where its threads count.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct ServiceSlot {
+    place: AtomicU32,
+    pub(crate) shared: CountCell,
+    /// What stood at its place in the stripes when it was given that place.
+    before: Mutex<Raw>,
+}
+
+impl ServiceSlot {
+    pub(crate) fn new() -> Self {
+        Self {
+            place: AtomicU32::new(0),
+            shared: CountCell::shared(0),
+            before: Mutex::new(Raw::default()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn place(&self) -> usize {
+        self.place.load(Ordering::Relaxed) as usize
+    }
+
+    /// Gives it a place in the stripes, where `standing` stands already.
+    pub(crate) fn set_place(&self, place: u16, standing: impl FnOnce() -> Raw) {
+        let mut before = lock(&self.before);
+        *before = standing();
+        self.place.store(u32::from(place), Ordering::Release);
+    }
+
+    /// What it counted; `sum` reads a place of the stripes.
+    pub(crate) fn totals(&self, sum: impl FnOnce(usize) -> Raw) -> Raw {
+        let before = lock(&self.before);
+        let mut raw = self.shared.read();
+        raw.add(sum(self.place()).since(*before));
+        raw
+    }
+}
+
+/// What a key had counted before its mode changed or its cells were given to it, so that its totals
+/// neither jump nor go back.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Fold {
+    counts: Counts,
+    raw: Raw,
+}
+
+impl Fold {
+    /// Begins at zero, with cells that say `raw`.
+    pub(crate) fn starting_at(raw: Raw) -> Self {
+        Self { counts: Counts::default(), raw }
+    }
+
+    /// Whether it changes nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts == Counts::default() && self.raw == Raw::default()
+    }
+
+    /// The totals of a key whose cells say `raw`.
+    pub(crate) fn totals(&self, raw: Raw, mode: Mode) -> Counts {
+        let raw = raw.since(self.raw);
+        let offered = raw.admitted.saturating_add(raw.alone);
+        let would_drop = if mode == Mode::Deny { 0 } else { raw.alone };
+        let mut counts = self.counts;
+        counts.add(&Counts {
+            matched: offered.saturating_add(raw.blocked),
+            offered,
+            admitted: raw.admitted.saturating_add(would_drop),
+            would_drop,
+        });
+        counts
+    }
+
+    /// Keeps what was counted under `mode`, and goes on from there.
+    pub(crate) fn fold(&mut self, raw: Raw, mode: Mode) {
+        self.counts = self.totals(raw, mode);
+        self.raw = raw;
+    }
+
+    /// Cells that already say `raw` are read for this key from now on.
+    pub(crate) fn include(&mut self, raw: Raw) {
+        self.raw.add(raw);
+    }
+}
+
+/// The slot of a bucket's whole or overflow key.
+#[derive(Debug)]
+pub(crate) struct RuleSlot {
+    pub(crate) slot: Slot,
+    fold: Mutex<Fold>,
+}
+
+impl RuleSlot {
+    pub(crate) fn new(random: u64) -> Self {
+        Self { slot: Slot::new(random), fold: Mutex::new(Fold::default()) }
+    }
+
+    pub(crate) fn with_fold<R>(&self, f: impl FnOnce(&mut Fold) -> R) -> R {
+        f(&mut lock(&self.fold))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::cell::Tally;
+
+    #[test]
+    fn a_slot_is_one_cache_line() {
+        assert_eq!(size_of::<Slot>(), 64);
+    }
+
+    #[test]
+    fn routes_and_flags_hold_what_was_put_in() {
+        let slot = Slot::new(1);
+        slot.assign(9, Flags::new(Mode::Shadow, true, false, 1500));
+        assert!(!slot.route().is_fast_and_striped() && !slot.route().is_drawing());
+        slot.set_places(MAX_PLACES as u16, 3);
+        assert!(slot.route().is_fast_and_striped());
+        assert_eq!((slot.route().key(), slot.route().service()), (MAX_PLACES, 3));
+        slot.set_ratio(7);
+        assert!(slot.route().is_drawing() && !slot.route().is_fast_and_striped());
+        assert_eq!((slot.route().key(), slot.route().service()), (MAX_PLACES, 3));
+        let flags = slot.flags();
+        assert_eq!((flags.mode(), flags.keeps(), flags.retry_ms()), (Mode::Shadow, true, 1500));
+        let flags = flags.with_keep(false).with_retry_ms(u32::MAX);
+        assert_eq!((flags.mode(), flags.keeps()), (Mode::Shadow, false));
+        assert_eq!(flags.retry_ms(), MAX_RETRY_MS);
+        slot.assign(1, Flags::new(Mode::Deny, false, true, 0));
+        assert_eq!(slot.ratio(), 0, "a limit of 0 needs no directive");
+        assert!(slot.flags().keeps());
+    }
+
+    #[test]
+    fn totals_do_not_jump_when_the_mode_changes() {
+        let cell = CountCell::shared(0);
+        cell.count_shared(Tally::Admitted, 5);
+        cell.count_shared(Tally::Alone, 3);
+        cell.count_shared(Tally::Blocked, 2);
+        let mut fold = Fold::default();
+        let denied = fold.totals(cell.read(), Mode::Deny);
+        assert_eq!((denied.matched, denied.offered, denied.admitted), (10, 8, 5));
+        fold.fold(cell.read(), Mode::Deny);
+        assert_eq!(fold.totals(cell.read(), Mode::Shadow), denied);
+        cell.count_shared(Tally::Alone, 1);
+        let now = fold.totals(cell.read(), Mode::Shadow);
+        assert_eq!((now.offered, now.admitted, now.would_drop), (9, 6, 1));
+    }
+}
