@@ -19,8 +19,8 @@
 //! and never at once: what is decided now shows in the counts one to three ticks later, and credit
 //! that is spent faster than that is spent twice.
 //!
-//! Source of the drop ratio: Uber Engineering, "How Uber Conquered Database Overload" and its
-//! accounts of the Global Rate Limiter; the credit is this project's own.
+//! Source of the drop ratio: Uber Engineering on its Global Rate Limiter. The credit is this
+//! project's own.
 
 use std::time::Duration;
 

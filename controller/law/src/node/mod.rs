@@ -15,6 +15,8 @@ mod keys;
 mod naming;
 mod sessions;
 mod status;
+#[cfg(test)]
+mod tests;
 mod tick;
 
 use std::time::Duration;

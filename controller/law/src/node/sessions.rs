@@ -56,16 +56,13 @@ impl Node {
     }
 
     pub(super) fn remove_session(&mut self, slot: u32) {
-        let Some(session) = self.children.remove(slot) else { return };
-        for (_, held) in session.iter() {
-            let hot = self.keys.hot_mut(held.key);
-            hot.offered_micros -= micros(held.rate_rps);
-            hot.sessions -= held.sessions;
-            if held.is_in_use() {
-                self.keys.activate(held.key);
-            }
-            self.remove_user(held.key, held.place);
+        let Some(session) = self.children.get(slot) else { return };
+        let ids: Vec<u32> = session.iter().map(|(id, _)| id).collect();
+        // One by one while the session is still there: two of its ids may share a key.
+        for id in ids {
+            self.unname_key(slot, id);
         }
+        self.children.remove(slot);
     }
 
     pub(super) fn note_applied(&mut self, slot: u32, version: ConfigVersion) {
