@@ -29,12 +29,13 @@ fn definitions() -> Value {
     json!({
         "bucket": bucket(),
         "match": object(&MATCH),
-        "exclusion": object(&NOT),
+        "exclusion": not_empty(object(&NOT)),
         "pattern": {
             "description": "An exact value, `prefix*`, or `*` for any value that is present.",
             "type": ["string", "number", "boolean"],
             "maxLength": MAX_VALUE_BYTES,
         },
+        "givenPattern": { "$ref": "#/$defs/pattern", "minLength": 1 },
         "patterns": one_or_many("#/$defs/pattern", MAX_PATTERNS),
         "count": {
             "description": "A whole number; `_` may stand between digits.",
@@ -72,6 +73,11 @@ fn bucket() -> Value {
         bucket.extend(limited);
     }
     bucket
+}
+
+fn not_empty(mut object: Value) -> Value {
+    object["minProperties"] = json!(1);
+    object
 }
 
 /// A map with the fields of a table, and no others.
@@ -119,7 +125,7 @@ fn of(shape: Shape) -> Value {
         }),
         Shape::Match => reference("match"),
         Shape::Not => one_or_many("#/$defs/exclusion", MAX_NOT),
-        Shape::Patterns => reference("patterns"),
+        Shape::Patterns => one_or_many("#/$defs/givenPattern", MAX_PATTERNS),
         Shape::Dimensions => json!({
             "type": "object",
             "maxProperties": MAX_DIMENSIONS,

@@ -129,7 +129,7 @@ macro_rules! settings {
             fn docs() -> Vec<SettingDoc> {
                 #[allow(unused_mut)]
                 let mut docs = vec![$(
-                    SettingDoc { name: stringify!($name), doc: concat!($($doc),+) },
+                    SettingDoc { name: stringify!($name), doc: concat!($($doc),+).trim() },
                 )*];
                 $( $( docs.extend(<$Part>::docs()); )* )?
                 docs
