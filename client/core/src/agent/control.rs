@@ -300,7 +300,11 @@ mod tests {
                 #[expect(clippy::cast_precision_loss, reason = "small")]
                 let passes = offered as f64 * share.admit(TTL).share();
                 acc += passes;
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small")]
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "small"
+                )]
                 let whole = acc as u64;
                 #[expect(clippy::cast_precision_loss, reason = "small")]
                 let whole_f = whole as f64;

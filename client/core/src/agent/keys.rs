@@ -11,7 +11,7 @@ use super::cap::{BUDGET_HORIZON, Cap, Flow};
 use super::control::{Control, Moment, Share, Verdict};
 use super::ledger::{Ledger, LineId};
 use super::meters::AgentCounters;
-use crate::{KeyEvent, KeyHandle, Keeper, Settings, StalePolicy};
+use crate::{Keeper, KeyEvent, KeyHandle, Settings, StalePolicy};
 
 /// From this rate on (in this client) threads count a key apart.
 pub(super) const PROMOTE_RPS: f64 = 1000.0;
@@ -413,7 +413,7 @@ impl InUse {
             Limit::Unlimited => None,
             Limit::Tokens(rate) => Some(Flow::from(rate)),
         };
-        let on_loss = keeper.bucket(key).on_control_loss;
+        let on_loss = keeper.bucket(key).map_or(OnControlLoss::Open, |b| b.on_control_loss);
         let level_of = flow.unwrap_or(Flow { rate_rps: 0.0, depth: 0.0 });
         let one_token_s = if level_of.rate_rps > 0.0 { 1.0 / level_of.rate_rps } else { 0.0 };
         let one_token = Duration::from_secs_f64(one_token_s.min(MAX_RETRY_AFTER.as_secs_f64()));

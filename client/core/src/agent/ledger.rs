@@ -8,9 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use sluicegate_model::{
-    Counts, Entry, KeyId, KeyName, KeyValues, Name, Report, ServiceCounts,
-};
+use sluicegate_model::{Counts, Entry, KeyId, KeyName, KeyValues, Name, Report, ServiceCounts};
 
 use crate::KeyHandle;
 
@@ -198,19 +196,19 @@ impl Ledger {
 
     /// The key is gone. Its last counts are told and acknowledged before its id is used again.
     /// Whether that could be promised: false if too many such keys wait already.
-    pub(super) fn close(&mut self, id: LineId, name: KeyName) -> bool {
+    pub(super) fn close(&mut self, id: LineId, name: Option<KeyName>) -> bool {
         self.gauge(id, 0.0, 0);
         let line = &self.lines[id as usize];
         if line.id == NO_ID && line.counts == line.acked {
             self.vacate(id);
             return true;
         }
-        if self.leaving.len() >= MAX_LEAVING_KEYS {
+        let Some(name) = name.filter(|_| self.can_close()) else {
             // Without its retirement told, the id must not come back.
             self.lines[id as usize].id = NO_ID;
             self.vacate(id);
             return false;
-        }
+        };
         let settled = self.is_settled(id);
         self.lines[id as usize].life = if settled { Life::Retiring } else { Life::Leaving };
         self.leaving.insert(id, name);
@@ -232,8 +230,21 @@ impl Ledger {
         }
     }
 
-    /// The totals of a service, as the table counts them. Whether there was room for it.
-    pub(super) fn count_service(&mut self, totals: &ServiceCounts) -> bool {
+    /// The totals of every service that the table counts now. One that is not among them is gone:
+    /// if it comes back, the table counts it from 0. Returns how many had no room.
+    pub(super) fn count_services(&mut self, totals: impl Iterator<Item = ServiceCounts>) -> u64 {
+        let mut refused = 0;
+        self.services.iter_mut().for_each(|s| s.live = false);
+        for totals in totals {
+            refused += u64::from(!self.count_service(totals));
+        }
+        for line in self.services.iter_mut().filter(|s| !s.live) {
+            line.read = no_counts(&line.counts.service);
+        }
+        refused
+    }
+
+    fn count_service(&mut self, totals: ServiceCounts) -> bool {
         let at = match self.service_at.get(&totals.service) {
             Some(at) => *at,
             None if self.services.len() >= MAX_SERVICES => return false,
@@ -252,26 +263,14 @@ impl Ledger {
             }
         };
         let line = &mut self.services[at];
-        if !line.live {
-            // It was gone and is back: the table counts it from 0 again.
-            (line.live, line.read) = (true, no_counts(&totals.service));
-        }
-        let more = less(totals, &line.read);
-        if more != no_counts(&totals.service) {
-            line.counts = plus(&line.counts, &more);
-            line.read = totals.clone();
+        line.live = true;
+        if totals != line.read {
+            line.counts = plus(&line.counts, &less(&totals, &line.read));
+            line.read = totals;
             self.dirty += usize::from(!line.dirty);
             line.dirty = true;
         }
         true
-    }
-
-    /// A service is not configured any more. Its last counts were told to
-    /// [`Ledger::count_service`].
-    pub(super) fn close_service(&mut self, service: &Name) {
-        if let Some(at) = self.service_at.get(service) {
-            self.services[*at].live = false;
-        }
     }
 
     /// A new stream: what is not acknowledged is said again, under ids given anew.
@@ -330,7 +329,10 @@ impl Ledger {
 
     /// Everything to be said, as one report; `None` if that is nothing, or nothing for which there
     /// is room.
-    pub(super) fn report(&mut self, name_of: impl Fn(KeyHandle) -> KeyName) -> Option<Report> {
+    pub(super) fn report(
+        &mut self,
+        name_of: impl Fn(KeyHandle) -> Option<KeyName>,
+    ) -> Option<Report> {
         let seq = self.last_seq + 1;
         let mut report = Report { seq, interval: self.interval, ..Report::default() };
         let mut sent = self.spare.pop().unwrap_or_default();
@@ -438,7 +440,7 @@ impl Ledger {
         &mut self,
         id: LineId,
         seq: u64,
-        name_of: &impl Fn(KeyHandle) -> KeyName,
+        name_of: &impl Fn(KeyHandle) -> Option<KeyName>,
         report: &mut Report,
     ) -> usize {
         if self.lines[id as usize].id == NO_ID {
@@ -461,7 +463,7 @@ impl Ledger {
             return 0;
         }
         let name = match line.life {
-            Life::Live(key) => Some(name_of(key)),
+            Life::Live(key) => name_of(key),
             Life::Leaving | Life::Retiring | Life::Vacant => self.leaving.get(&id).cloned(),
         };
         let bytes = name.as_ref().map_or(0, name_bytes);
