@@ -32,6 +32,8 @@ pub struct Config {
 pub struct Controller {
     config: Config,
     node: Node,
+    /// Whether any child ever came, so that one may have been told of this controller's term.
+    had_child: bool,
 }
 
 /// First terms are spread over this many numbers, so that a controller that starts anew with
@@ -51,7 +53,7 @@ impl Controller {
         };
         let mut node = Node::new(settings, now);
         node.raise(1 + config.session % FIRST_TERMS, 0);
-        Self { config, node }
+        Self { config, node, had_child: false }
     }
 
     /// Its name, for people.
@@ -160,11 +162,16 @@ impl Controller {
     }
 
     /// Goes beyond what a child has seen, unless it saw it here. A version that is the same under
-    /// another term was a predecessor's, and may hold something else.
+    /// another term was a predecessor's and may hold something else; so was this term, if the first
+    /// child that comes has seen it.
     fn go_beyond(&mut self, (child_term, child_version): (Term, ConfigVersion)) {
         let (term, version) = (self.node.term(), self.node.version());
         let (seen_term, seen_version) = self.node.seen();
-        let is_predecessors = version > 0 && child_version == version && child_term != term;
+        let is_predecessors = if std::mem::replace(&mut self.had_child, true) {
+            version > 0 && child_version == version && child_term != term
+        } else {
+            child_term == term
+        };
         if seen_term > term || seen_version > version || is_predecessors {
             self.node.raise(seen_term + 1, seen_version + 1);
             self.node.counters_mut().term_jumps += 1;
