@@ -237,6 +237,34 @@ fn the_examples_are_good_and_say_nothing() {
     }
 }
 
+/// The examples of the reference are files, or buckets of one.
+#[test]
+fn the_reference_shows_only_good_files() {
+    let reference = include_str!("../../../docs/reference/bucket-files.md");
+    let blocks: Vec<&str> =
+        reference.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next()).collect();
+    assert!(blocks.len() >= 4, "found {}", blocks.len());
+    for block in blocks {
+        let service = match block.starts_with("apiVersion:") {
+            true => good(block),
+            false => good(&format!("apiVersion: sluicegate/v1\nservice: s\nbuckets:\n{block}")),
+        };
+        assert_eq!(service.buckets.len(), 1, "{block}");
+    }
+}
+
+#[test]
+fn the_reference_names_every_field() {
+    let reference = include_str!("../../../docs/reference/bucket-files.md");
+    let schema = sluicegate_files::schema::bucket_file();
+    let fields_of = |at: &str| schema.pointer(at).and_then(|p| p.as_object()).expect("fields");
+    for at in ["/properties", "/$defs/bucket/properties", "/$defs/match/properties"] {
+        for field in fields_of(at).keys() {
+            assert!(reference.contains(&format!("| `{field}` |")), "no row for {field}");
+        }
+    }
+}
+
 #[test]
 fn bounds_are_kept() {
     let huge = "#".repeat(MAX_FILE_BYTES + 1);
