@@ -22,6 +22,7 @@
 mod answer;
 mod counters;
 mod limit;
+mod metrics;
 mod read;
 pub mod rls;
 mod service;
@@ -40,6 +41,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic_health::server::HealthReporter;
 
 pub use counters::Counters;
+pub use metrics::SidecarCollector;
 pub use settings::{Limits, Settings, StartError};
 
 use rls::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitServiceServer;
@@ -103,6 +105,14 @@ impl Running {
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
+    }
+
+    /// For a metrics registry.
+    ///
+    /// # Errors
+    /// If the metrics cannot be described.
+    pub fn collector(&self) -> prometheus::Result<SidecarCollector> {
+        SidecarCollector::new(&self.limiter, self.counters.clone())
     }
 
     /// Stops in order: no new requests, those under way are answered, the client's last report is

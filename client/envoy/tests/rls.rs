@@ -312,6 +312,36 @@ async fn it_says_that_it_is_healthy_until_it_ends() {
     assert!(client.should_rate_limit(request("shop", &[&[("s", "1")]])).await.is_err());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn it_shows_what_it_counts() {
+    let (_fake, running, mut client) = sidecar(|_| {}).await;
+    ask(&mut client, request("shop", &[&[("s", "1")]])).await;
+    ask(&mut client, request("shop", &[&[("c", "1")]])).await;
+    let registry = prometheus::Registry::new();
+    registry.register(Box::new(running.collector().expect("a collector"))).expect("registered");
+    let mut shown = Vec::new();
+    for family in registry.gather() {
+        for metric in family.get_metric() {
+            let labels = metric.get_label().iter().map(|l| format!("{}={}", l.name(), l.value()));
+            let value = metric.get_counter().get_value() + metric.get_gauge().get_value();
+            shown.push(format!("{} {} {value}", family.name(), labels.collect::<Vec<_>>().join(",")));
+        }
+    }
+    for line in [
+        "sluicegate_client_connected region=default,zone=default 1",
+        "sluicegate_client_configuration_version region=default,zone=default 1",
+        "sluicegate_client_service_requests_total outcome=attempts,region=default,service=shop,zone=default 2",
+        "sluicegate_client_service_requests_total outcome=admitted,region=default,service=shop,zone=default 1",
+        "sluicegate_client_bucket_requests_total bucket=closed,count=offered,region=default,service=shop,zone=default 1",
+        "sluicegate_client_key_drop_ratio bucket=closed,key=,region=default,service=shop,zone=default 1",
+        "sluicegate_client_key_limit_rps bucket=seconds,key=,region=default,service=shop,zone=default 30000",
+        "sluicegate_client_stream_events_total event=malformed,region=default,zone=default 0",
+        "sluicegate_sidecar_requests_total region=default,result=over_limit,zone=default 1",
+    ] {
+        assert!(shown.iter().any(|s| s == line), "{line} is not in\n{}", shown.join("\n"));
+    }
+}
+
 #[tokio::test]
 async fn settings_that_cannot_work_are_named() {
     let base = || Settings {
