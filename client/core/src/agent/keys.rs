@@ -63,6 +63,8 @@ struct InUse {
     /// What the slot was told last.
     told: Option<Verdict>,
     budget: Option<u64>,
+    /// The cap was off at some time since the last look.
+    was_off: bool,
     retry_after: Duration,
     /// Since the last tick.
     matched: u64,
@@ -353,7 +355,12 @@ impl Keys {
             if let Some(share) = &mut used.share {
                 share.observe(moment, used.control.is_moving(), more.offered, more.charged());
             }
-            used.cap.take(&used.level_of, more.charged(), moment.now);
+            if std::mem::take(&mut used.was_off) {
+                // What passed while the cap was off is nobody's debt.
+                used.cap = Cap::full(&used.level_of, moment.now);
+            } else {
+                used.cap.take(&used.level_of, more.charged(), moment.now);
+            }
             if more.charged() > 0 {
                 used.budget = None;
             }
@@ -427,6 +434,7 @@ impl InUse {
             share: (on_loss == OnControlLoss::Share).then(|| Share::new(now)),
             told: None,
             budget: None,
+            was_off: false,
             retry_after: one_token.max(tick).min(MAX_RETRY_AFTER),
             matched: 0,
             offered: 0,
@@ -468,6 +476,7 @@ impl InUse {
             keeper.set_budget(self.key, None);
             self.budget = None;
         }
+        self.was_off |= !capped;
         self.told = Some(Verdict { admit: verdict.admit, capped });
     }
 }

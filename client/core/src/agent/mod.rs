@@ -209,6 +209,7 @@ impl Agent {
     fn moment(&self, now: Time) -> Moment {
         Moment {
             now,
+            connected: self.stream.open,
             alive_until: self.heard + self.settings.ttl,
             ttl: self.settings.ttl,
             ramp: self.settings.ramp,
