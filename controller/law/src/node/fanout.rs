@@ -26,6 +26,13 @@ impl Node {
             self.counters.directives_unknown_key += 1;
             return false;
         };
+        let sound = directive.limit_rps >= 0.0
+            && directive.headroom.is_finite()
+            && directive.sigma.is_finite();
+        if !sound {
+            self.counters.directives_bad += 1;
+            return false;
+        }
         let above = (stream, directive.seq);
         let older = cold.cached.as_ref().is_some_and(|c| {
             directive.term < c.directive.term

@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 use sluicegate_model::{Counts, Directive, KeyValues, Limit, Time};
 
 use super::KeyState;
-use super::catalog::place_in;
+use super::catalog::{place_in, reserve_an_eighth};
 use crate::ratio::Credit;
 
 /// Stands for no key, no place.
@@ -170,7 +170,10 @@ impl Keys {
         let hot = Hot { active: NONE, ..Hot::default() };
         match self.hot.get_mut(key as usize) {
             Some(place) => *place = hot,
-            None => self.hot.push(hot),
+            None => {
+                reserve_an_eighth(&mut self.hot);
+                self.hot.push(hot);
+            }
         }
         let (hasher, colds) = (&self.hasher, &self.cold);
         self.table.insert_unique(hash, key, |key| {

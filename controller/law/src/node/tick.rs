@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sluicegate_model::{AdmitRatio, Counts, Directive, Limit, Term, Time};
+use sluicegate_model::{AdmitRatio, Counts, Directive, Invariant, Limit, Term, Time};
 
 use super::Node;
 use super::catalog::Kind;
@@ -45,6 +45,7 @@ impl Node {
             self.next_tick = self.now + self.tick;
         }
         self.rate_services(moment.elapsed);
+        self.check_bounds();
 
         let mut plan =
             Plan { term: moment.term, seq_before: self.seq, max_ttl: self.ttl, set: Vec::new() };
@@ -97,6 +98,15 @@ impl Node {
         cold.cached = Some(Box::new(Cached { directive, expires, made, above: (0, 0) }));
         self.seq = self.seq.max(directive.seq);
         self.fan_out(key, to_all);
+    }
+
+    fn check_bounds(&mut self) {
+        let buckets = self.catalog.bucket_count();
+        let too_many_keys = self.keys.live() > self.limits.max_keys.saturating_add(2 * buckets);
+        if too_many_keys || self.children.len() > self.limits.max_sessions {
+            debug_assert!(false, "{}: more keys or sessions than allowed", Invariant::I9);
+            self.counters.broke(Invariant::I9);
+        }
     }
 
     fn rate_services(&mut self, elapsed: Duration) {
