@@ -293,6 +293,25 @@ fn bounds_are_kept() {
     assert_eq!(parsed.errors.len(), MAX_FINDINGS_PER_FILE + 1, "and one that counts the rest");
 }
 
+#[test]
+fn hostile_text_is_refused_in_bounded_work() {
+    const BYTES: usize = 1 << 20;
+    let pieces = [
+        "[", "{", "- ", "-\n", "? ", "&a ", "- *a\n", "!a ", "\"", "''", "a,", "a: ", "---\n",
+        "#\n", "\u{feff}",
+    ];
+    for piece in pieces {
+        for head in ["", "apiVersion: sluicegate/v1\nservice: s\nbuckets:\n"] {
+            let text = format!("{head}{}", piece.repeat(BYTES / piece.len()));
+            let parsed = buckets::parse("hostile", &text);
+            assert!(parsed.service.is_none() && !parsed.errors.is_empty(), "{head}{piece}");
+            assert!(parsed.errors.len() <= MAX_FINDINGS_PER_FILE + 1, "{head}{piece}");
+        }
+    }
+    let wide: String = (0..100_000).map(|i| format!("k{i}: 1\n")).collect();
+    assert_eq!(buckets::parse("wide", &wide).errors.len(), MAX_FINDINGS_PER_FILE + 1);
+}
+
 /// Pieces of which mutated files are made: what YAML and the format find special.
 const PIECES: [&str; 24] = [
     "\n",
