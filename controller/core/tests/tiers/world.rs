@@ -414,14 +414,14 @@ impl World {
         match event {
             Event::ClientTick(client) => self.tick_client(client),
             Event::AggregatorConnects(zone) => self.connect(zone),
-            Event::ToController(session, up) => self.to_controller(session, up),
+            Event::ToController(session, up) => self.take_at_controller(session, up),
             Event::FromController(session, down) => {
                 let zone = self.parents.iter().position(|p| *p == Some(session));
                 if let Some(zone) = zone {
                     self.aggregators[zone].handle_parent(self.now, down);
                 }
             }
-            Event::ToAggregator(session, up) => self.to_aggregator(session, up),
+            Event::ToAggregator(session, up) => self.take_at_aggregator(session, up),
             Event::FromAggregator(session, down) => {
                 let now = self.now;
                 if let Some(c) = self.clients.iter_mut().find(|c| c.session == Some(session)) {
@@ -440,7 +440,7 @@ impl World {
         }
     }
 
-    fn to_controller(&mut self, session: u64, up: Up) {
+    fn take_at_controller(&mut self, session: u64, up: Up) {
         if !self.parents.contains(&Some(session)) {
             return;
         }
@@ -452,7 +452,7 @@ impl World {
         taken.expect("nothing here is refused");
     }
 
-    fn to_aggregator(&mut self, session: u64, up: Up) {
+    fn take_at_aggregator(&mut self, session: u64, up: Up) {
         let Some(client) = self.clients.iter().find(|c| c.session == Some(session)) else { return };
         let aggregator = &mut self.aggregators[client.zone];
         let taken = match up {
