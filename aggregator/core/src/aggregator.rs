@@ -209,7 +209,10 @@ impl Aggregator {
     }
 
     fn take_update(&mut self, update: Update) {
-        self.uplink.acknowledge(update.ack_seq);
+        let settled = self.uplink.acknowledge(update.ack_seq);
+        if settled && self.outbox.report.is_none() {
+            self.outbox.report = self.uplink.report_rest(&mut self.node);
+        }
         for (id, directive) in update.directives {
             if self.is_stale(directive.term) {
                 continue;

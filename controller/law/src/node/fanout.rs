@@ -79,6 +79,10 @@ impl Node {
         let mut pending = std::mem::take(&mut session.pending);
         pending.sort_unstable();
         pending.dedup();
+        if pending.len() > self.limits.max_update_directives {
+            session.pending = pending.split_off(self.limits.max_update_directives);
+            self.children.make_ready(slot);
+        }
         let directives = self.directives_for(slot, &pending);
         let session = self.children.get_mut(slot)?;
         if directives.is_empty() && !session.update_due {

@@ -235,3 +235,27 @@ fn who_was_away_for_too_many_changes_gets_everything() {
     let sent = configurations(&mut n);
     assert!(sent[&1].full && sent[&1].version == 4999);
 }
+
+#[test]
+fn more_directives_than_a_message_holds_go_in_several() {
+    let mut limits = crate::Limits::for_aggregator();
+    limits.max_update_directives = 3;
+    let settings = super::settings(crate::node::Tier::Aggregator);
+    let mut n = Node::new(crate::node::Settings { limits, ..settings }, at(0));
+    let each = Bucket { per: Some(super::per(100)), ..bucket("b", Scope::Zone, rate(1)) };
+    n.configure(&configuration(1, vec![service("s", vec![each])]));
+    n.open(at(0), 1, hello()).expect("taken");
+    let names: Vec<_> = (0..8_u32).map(|i| (i, super::value("s", "b", &i.to_string()))).collect();
+    let entries: Vec<_> = (0..8).map(|i| entry(i, admitted(9), 9.0)).collect();
+    send(&mut n, at(1), 1, report(1, &names, &entries));
+    run(&mut n, at(1_000));
+    let sizes: Vec<usize> = drain(&mut n)
+        .into_iter()
+        .filter_map(|(_, down)| match down {
+            Down::Update(update) => Some(update.directives.len()),
+            Down::Configuration(_) => None,
+        })
+        .filter(|len| *len > 0)
+        .collect();
+    assert_eq!(sizes, [3, 3, 2]);
+}
