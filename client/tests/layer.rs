@@ -17,7 +17,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 /// A client whose service `closed` admits nothing and whose service `open` everything.
 async fn limiter() -> (Fake, Limiter) {
     let closed = service("closed", "nobody", Mode::Deny, 0);
-    let mut fake = Fake::start(vec![closed, service("open", "all", Mode::Deny, 1_000_000)]).await;
+    let mut fake = Fake::start(vec![closed, service("open", "all", Mode::Deny, 1_000_000)]);
     let limiter = Limiter::start(Settings {
         tick: Duration::from_millis(50),
         ..Settings::new([fake.address.to_string()])

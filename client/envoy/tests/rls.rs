@@ -66,7 +66,7 @@ fn shop() -> ServiceBuckets {
 }
 
 async fn sidecar(change: impl FnOnce(&mut Settings)) -> (Fake, Running, Client) {
-    let mut fake = Fake::start(vec![shop()]).await;
+    let mut fake = Fake::start(vec![shop()]);
     let mut settings = Settings {
         listen: "127.0.0.1:0".parse().expect("an address"),
         client: sluicegate_client::Settings {
