@@ -97,9 +97,17 @@ impl Node {
     /// The directives in force behind some ids of a session, each with what is left of its life.
     fn directives_for(&self, slot: u32, ids: &[KeyId]) -> Vec<(KeyId, Directive)> {
         let Some(session) = self.children.get(slot) else { return Vec::new() };
+        let (term, _) = self.seen();
         let in_force = |id: KeyId| {
-            let cached = self.keys.get(session.held(id)?.key)?.cached.as_ref()?;
-            remaining(cached, self.now).map(|directive| (id, directive))
+            let cold = self.keys.get(session.held(id)?.key)?;
+            let directive = remaining(cold.cached.as_ref()?, self.now)?;
+            match cold.control {
+                // The root here stands by what it said under the term that holds now.
+                Control::Root => Some((id, Directive { term, ..directive })),
+                Control::Elsewhere | Control::Nobody => {
+                    (directive.term >= term).then_some((id, directive))
+                }
+            }
         };
         ids.iter().filter_map(|id| in_force(*id)).collect()
     }

@@ -67,7 +67,8 @@ pub(super) struct Cold {
     pub(super) limit: Limit,
     pub(super) credit: Credit,
     pub(super) credit_at: Time,
-    pub(super) at_tick: Counts,
+    /// Counts at the last tick: offered, admitted, would-drop.
+    pub(super) at_tick: [u64; 3],
     /// Offered, admitted and would-drop a second over the last tick.
     pub(super) rates: [f32; 3],
     /// Children that use it now stand in front of those that only named it.
@@ -159,7 +160,7 @@ impl Keys {
             limit: Limit::Unlimited,
             credit: Credit::full(&Limit::Unlimited),
             credit_at: now,
-            at_tick: Counts::default(),
+            at_tick: [0; 3],
             rates: [0.0; 3],
             users: Vec::new(),
             in_use: 0,

@@ -54,20 +54,23 @@ impl Node {
         for place in (0..self.keys.active().len()).rev() {
             let key = self.keys.active()[place];
             let Some((hot, cold)) = self.keys.both_mut(key) else { continue };
-            let delta = hot.counts.since(&cold.at_tick);
-            cold.at_tick = hot.counts;
-            cold.rates = [delta.offered, delta.admitted, delta.would_drop]
-                .map(|count| per_second(count, moment.elapsed));
+            let Counts { offered, admitted, would_drop, .. } = hot.counts;
+            let counted = [offered, admitted, would_drop];
+            let mut moved = counted;
+            moved.iter_mut().zip(cold.at_tick).for_each(|(n, before)| *n -= before);
+            cold.at_tick = counted;
+            cold.rates = moved.map(|count| per_second(count, moment.elapsed));
+            let charged = moved[1].saturating_sub(moved[2]);
             if let Some(kind) = self.catalog.kind(cold.bucket)
                 && cold.control == Control::Root
-                && let Some(directive) = direct(hot, cold, delta.charged(), &moment)
+                && let Some(directive) = direct(hot, cold, charged, &moment)
             {
                 seq += 1;
                 let directive = Directive { seq, ..directive };
                 let Kind { mode, .. } = kind;
                 plan.set.push(Planned { key, limit: cold.limit, mode, directive });
             }
-            if delta == Counts::default() && hot.offered_micros == 0 && hot.sessions == 0 {
+            if moved == [0; 3] && hot.offered_micros == 0 && hot.sessions == 0 {
                 self.keys.deactivate(key);
             }
         }

@@ -259,3 +259,15 @@ fn more_directives_than_a_message_holds_go_in_several() {
         .collect();
     assert_eq!(sizes, [3, 3, 2]);
 }
+
+#[test]
+fn what_a_root_said_before_its_term_rose_is_told_under_the_new_one() {
+    let mut n = configured(vec![bucket("b", Scope::Zone, rate(10))]);
+    n.open(at(0), 1, hello()).expect("taken");
+    drive(&mut n, 1, "b", 30, 0..3);
+    n.raise(9, 2);
+    n.open(at(2_500), 2, hello()).expect("taken");
+    send(&mut n, at(2_500), 2, report(1, &[(0, whole("s", "b"))], &[entry(0, admitted(1), 1.0)]));
+    let all = told(&mut n);
+    assert_eq!(all.iter().map(|(id, _, d)| (*id, d.term)).collect::<Vec<_>>(), [(2, 9)]);
+}
