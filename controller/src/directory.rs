@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
@@ -52,15 +53,39 @@ pub(crate) struct Directory {
     has_read: bool,
     /// Whether everything could be listed. If not, it is tried again.
     is_complete: bool,
+    watch: Option<Watch>,
+    /// One place: a signal says that something happened, not what.
+    signals: mpsc::Receiver<()>,
 }
 
-/// What can be told of a directory without reading its files.
-type Stamp = (Option<PathBuf>, BTreeSet<(PathBuf, Option<PathBuf>, Option<SystemTime>, u64)>);
+/// What can be told of a directory without reading its files: where it is, and its entries.
+type Stamp = (Option<PathBuf>, BTreeSet<EntryStamp>);
+
+/// What can be told of a file without reading it. Another file has another number, even where the
+/// clock of the file system is too coarse to tell them apart.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct EntryStamp {
+    path: PathBuf,
+    target: Option<PathBuf>,
+    device: u64,
+    number: u64,
+    bytes: u64,
+    modified_ns: (i64, i64),
+    changed_ns: (i64, i64),
+}
 
 impl Directory {
+    /// Watches `dir` from now on, so that nothing is missed between the first reading and the next.
     pub(crate) fn new(dir: PathBuf) -> Self {
+        let (signal, signals) = mpsc::channel(1);
+        let mut watch = Watch::new(&dir, signal);
+        if let Some(watch) = &mut watch {
+            watch.follow();
+        }
         Self {
             dir,
+            watch,
+            signals,
             store: Store::default(),
             stamp: Stamp::default(),
             shown: watch::Sender::new(Arc::default()),
@@ -149,16 +174,13 @@ impl Directory {
         changes: mpsc::Sender<Change>,
         stop: CancellationToken,
     ) {
-        // One place: a signal says that something happened, not what.
-        let (signal, mut signals) = mpsc::channel(1);
-        let mut watcher = Watch::new(&self.dir, signal);
         loop {
-            if let Some(watcher) = &mut watcher {
-                watcher.follow();
+            if let Some(watch) = &mut self.watch {
+                watch.follow();
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                Some(()) = signals.recv() => settle(&mut signals).await,
+                Some(()) = self.signals.recv() => settle(&mut self.signals).await,
                 () = tokio::time::sleep(rescan) => {
                     let dir = self.dir.clone();
                     let now = tokio::task::spawn_blocking(move || stamp(&dir)).await;
@@ -249,8 +271,17 @@ fn stamp(dir: &Path) -> Stamp {
         let path = entry.path();
         let target = fs::canonicalize(&path).ok();
         let meta = fs::metadata(&path).ok();
-        let modified = meta.as_ref().and_then(|m| m.modified().ok());
-        (path, target, modified, meta.map_or(0, |m| m.len()))
+        let of = |read: fn(&fs::Metadata) -> u64| meta.as_ref().map_or(0, read);
+        let at = |read: fn(&fs::Metadata) -> (i64, i64)| meta.as_ref().map_or((0, 0), read);
+        EntryStamp {
+            device: of(MetadataExt::dev),
+            number: of(MetadataExt::ino),
+            bytes: of(MetadataExt::size),
+            modified_ns: at(|m| (m.mtime(), m.mtime_nsec())),
+            changed_ns: at(|m| (m.ctime(), m.ctime_nsec())),
+            path,
+            target,
+        }
     };
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     // Twice, because not every entry is a bucket file.

@@ -9,11 +9,11 @@ use sluicegate_model::{Report, Up};
 use sluicegate_node::{Bounds, CLOSE_GRACE, Running};
 use sluicegate_proto::v1;
 use sluicegate_proto::wire::encode_up;
-use support::{Child, Echo, TICK, hello, node, until};
+use support::{Child, Echo, TICK, hello, node, node_with, until};
 use tonic::Code;
 
 async fn usual() -> Running<Echo> {
-    node(Bounds::default(), None).await
+    node(Bounds::default()).await
 }
 
 /// Sends `bytes` after a hello while another child is served; gives the end of the stream.
@@ -72,7 +72,7 @@ async fn a_second_hello_is_refused() {
 #[tokio::test]
 async fn a_stream_begins_with_a_hello_and_soon() {
     let bounds = Bounds { hello_timeout: Duration::from_millis(200), ..Bounds::default() };
-    let running = node(bounds, None).await;
+    let running = node(bounds).await;
     let silent = Child::connect(running.local_addr()).await.expect("a stream");
     let status = silent.end().await.expect_err("refused");
     assert_eq!(status.code(), Code::DeadlineExceeded);
@@ -96,7 +96,7 @@ async fn a_stream_begins_with_a_hello_and_soon() {
 
 #[tokio::test]
 async fn streams_are_bounded_and_places_come_back() {
-    let running = node(Bounds { max_streams: 2, ..Bounds::default() }, None).await;
+    let running = node(Bounds { max_streams: 2, ..Bounds::default() }).await;
     let address = running.local_addr();
     let (mut first, second) = (Child::open(address).await, Child::open(address).await);
     assert!(first.is_served(1).await);
@@ -114,7 +114,7 @@ async fn streams_are_bounded_and_places_come_back() {
 
 #[tokio::test]
 async fn who_does_not_read_is_closed_and_then_cut_off() {
-    let running = node(Bounds { child_queue: 8, ..Bounds::default() }, None).await;
+    let running = node(Bounds { child_queue: 8, ..Bounds::default() }).await;
     let address = running.local_addr();
     let mut other = Child::open(address).await;
     assert!(other.is_served(1).await);
@@ -144,7 +144,7 @@ async fn who_does_not_read_is_closed_and_then_cut_off() {
 
 #[tokio::test]
 async fn a_flood_is_slowed_down_and_not_refused() {
-    let running = node(Bounds { max_frames_per_s: 20, ..Bounds::default() }, None).await;
+    let running = node(Bounds { max_frames_per_s: 20, ..Bounds::default() }).await;
     let mut child = Child::open(running.local_addr()).await;
     let began = tokio::time::Instant::now();
     for seq in 1..=50 {
@@ -170,19 +170,16 @@ async fn a_stop_ends_streams_in_order() {
 #[tokio::test]
 async fn a_last_roll_up_reaches_the_parent() {
     let parent = usual().await;
-    let middle = node(Bounds::default(), Some(parent.local_addr())).await;
+    // It rolls up at once, and then not for an hour.
+    let hour = Duration::from_secs(3600);
+    let middle = node_with(Bounds::default(), Some(parent.local_addr()), hour).await;
     until(|| middle.status().parent.is_some_and(|p| p.connected)).await;
     let mut child = Child::open(middle.local_addr()).await;
-    assert!(child.is_served(1).await);
-    let before = metrics(&parent);
+    for seq in 1..=3 {
+        assert!(child.is_served(seq).await);
+    }
     middle.shutdown().await;
-    let after = || metrics(&parent);
-    let messages = |text: &str| {
-        let line = text.lines().find(|l| l.starts_with("sluicegate_aggregator_messages_total"));
-        let value = line.and_then(|l| l.rsplit_once(' ')).map(|(_, v)| v.parse::<f64>());
-        value.expect("the metric").expect("a number")
-    };
-    until(|| messages(&after()) > messages(&before)).await;
+    until(|| parent.view().view.counters.entries == 3).await;
 }
 
 #[tokio::test]

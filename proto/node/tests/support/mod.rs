@@ -28,7 +28,10 @@ pub(crate) struct Echo {
     up: VecDeque<Up>,
     open: BTreeSet<SessionId>,
     next: Time,
+    tick: Duration,
     reports: u64,
+    /// What the last word of a child was.
+    seen_below: u64,
     version: u64,
 }
 
@@ -60,7 +63,7 @@ impl Core for Echo {
                     self.out.push_back((id, Down::Configuration(configuration)));
                 }
             }
-            Up::Seen { .. } => {}
+            Up::Seen { version, .. } => self.seen_below = version,
         }
         Ok(())
     }
@@ -76,7 +79,7 @@ impl Core for Echo {
     fn handle_timeout(&mut self, now: Time) {
         if now >= self.next {
             self.up.push_back(Up::Seen { term: 7, version: self.reports });
-            self.next = now + TICK;
+            self.next = now + self.tick;
         }
     }
 
@@ -95,7 +98,11 @@ impl Core for Echo {
             sessions: vec![],
             keys: vec![],
             services: vec![],
-            counters: Counters { reports: self.reports, ..Counters::default() },
+            counters: Counters {
+                reports: self.reports,
+                entries: self.seen_below,
+                ..Counters::default()
+            },
             parent_open: None,
         }
     }
@@ -131,7 +138,15 @@ pub(crate) fn hello(node: &str) -> Up {
     })
 }
 
-pub(crate) async fn node(bounds: Bounds, parent: Option<SocketAddr>) -> Running<Echo> {
+pub(crate) async fn node(bounds: Bounds) -> Running<Echo> {
+    node_with(bounds, None, TICK).await
+}
+
+pub(crate) async fn node_with(
+    bounds: Bounds,
+    parent: Option<SocketAddr>,
+    tick: Duration,
+) -> Running<Echo> {
     let identity = Identity {
         role: "aggregator",
         metrics_prefix: "sluicegate_aggregator",
@@ -143,10 +158,10 @@ pub(crate) async fn node(bounds: Bounds, parent: Option<SocketAddr>) -> Running<
         identity,
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         bounds,
-        tick: TICK,
+        tick,
         parent: parent.map(|p| Parent { addresses: vec![p.into()], seed: 1 }),
         samples: Arc::new(Vec::new),
-        make: Box::new(|_| Echo::default()),
+        make: Box::new(move |_| Echo { tick, ..Echo::default() }),
     };
     start(node).await.expect("a node on a free port")
 }
