@@ -40,9 +40,6 @@ struct Key {
     read: Counts,
     /// When it last saw a request.
     used: Time,
-    /// Of the last directive on this stream.
-    term: Term,
-    seq: u64,
     promoted: bool,
     /// It rests with something else than "admit everything" in its slot.
     odd: bool,
@@ -59,7 +56,9 @@ struct InUse {
     cap: Cap,
     on_loss: OnControlLoss,
     control: Control,
-    share: Option<Share>,
+    /// Term and number of its last directive on this stream.
+    newest: (Term, u64),
+    share: Option<Box<Share>>,
     /// What the slot was told last.
     told: Option<Verdict>,
     budget: Option<u64>,
@@ -122,8 +121,6 @@ impl Keys {
                         place: RESTING,
                         read: Counts::default(),
                         used: moment.now,
-                        term: 0,
-                        seq: 0,
                         promoted: false,
                         odd: false,
                     });
@@ -189,7 +186,8 @@ impl Keys {
             (used.matched, used.offered) = (0, 0);
             #[expect(clippy::cast_precision_loss, reason = "counts of a tick, below 2^52")]
             let (matched_rps, offered_rps) = (matched as f64 / seconds, offered as f64 / seconds);
-            ledger.gauge(key.line, offered_rps, u32::from(matched > 0));
+            #[expect(clippy::cast_possible_truncation, reason = "seven digits do for a rate")]
+            ledger.gauge(key.line, offered_rps as f32, matched > 0);
             if matched_rps >= PROMOTE_RPS && !key.promoted {
                 key.promoted = keeper.promote(used.key);
                 let counter =
@@ -206,6 +204,10 @@ impl Keys {
                 place += 1;
             }
         }
+        // A crowd that was here once is no reason to keep room for it.
+        if self.in_use.capacity() / 4 > self.in_use.len().max(1024) {
+            self.in_use.shrink_to(self.in_use.len() * 2);
+        }
     }
 
     /// Applies a directive at once. Whether it was newer than the last one of its key.
@@ -216,14 +218,13 @@ impl Keys {
         directive: &Directive,
         moment: &Moment,
     ) -> bool {
-        let Some(Some(known)) = self.all.get_mut(key.index()) else { return false };
-        if (directive.term, directive.seq) < (known.term, known.seq) {
+        let Some(place) = self.wake(keeper, key, moment) else { return false };
+        let Some(Some(known)) = self.all.get(key.index()) else { return false };
+        let (used, used_at) = (&mut self.in_use[place], known.used);
+        if (directive.term, directive.seq) < used.newest {
             return false;
         }
-        (known.term, known.seq) = (directive.term, directive.seq);
-        let used_at = known.used;
-        let Some(place) = self.wake(keeper, key, moment) else { return false };
-        let used = &mut self.in_use[place];
+        used.newest = (directive.term, directive.seq);
         used.control = Control::hold(directive, moment.now);
         used.apply(keeper, moment, used_at);
         true
@@ -231,9 +232,7 @@ impl Keys {
 
     /// A new stream numbers its directives anew.
     pub(super) fn start_stream(&mut self) {
-        for key in self.all.iter_mut().flatten() {
-            (key.term, key.seq) = (0, 0);
-        }
+        self.in_use.iter_mut().for_each(|used| used.newest = (0, 0));
     }
 
     /// The control plane, thought lost, is there: keys that rest must not go on as if it were not.
@@ -302,9 +301,10 @@ impl Keys {
         let mut fresh = InUse::new(keeper, key, moment.now, self.tick);
         if used.flow.is_some() && fresh.flow.is_some() {
             (fresh.control, fresh.cap, fresh.level_of) = (used.control, used.cap, used.level_of);
-            fresh.share = fresh.share.map(|new| used.share.unwrap_or(new));
+            fresh.share = fresh.share.map(|new| used.share.take().unwrap_or(new));
         }
         (fresh.matched, fresh.offered) = (used.matched, used.offered);
+        fresh.newest = used.newest;
         if fresh.flow.is_none() && used.budget.is_some() {
             keeper.set_budget(key, None);
         }
@@ -431,7 +431,8 @@ impl InUse {
             cap: Cap::full(&level_of, now),
             on_loss,
             control: Control::Free,
-            share: (on_loss == OnControlLoss::Share).then(|| Share::new(now)),
+            newest: (0, 0),
+            share: (on_loss == OnControlLoss::Share).then(|| Box::new(Share::new(now))),
             told: None,
             budget: None,
             was_off: false,
@@ -455,7 +456,7 @@ impl InUse {
     fn apply(&mut self, keeper: &mut Keeper, moment: &Moment, used: Time) {
         let Some(flow) = self.flow else { return };
         self.control.advance(moment, used);
-        let share = self.share.map_or(AdmitRatio::ALL, |s| s.admit(moment.ttl));
+        let share = self.share.as_ref().map_or(AdmitRatio::ALL, |s| s.admit(moment.ttl));
         let verdict = self.control.verdict(moment, self.on_loss, share);
         if self.told.is_none_or(|told| told.admit != verdict.admit) {
             keeper.set_admit(self.key, verdict.admit, self.retry_after);
