@@ -18,7 +18,7 @@ pub(super) const PROMOTE_RPS: f64 = 1000.0;
 /// The most identities and values taken from the queue at one look.
 pub(super) const MAX_ADOPTED_PER_LOOK: usize = 256;
 /// How many resting keys a look examines for eviction.
-pub(super) const EXAMINED_PER_LOOK: usize = 64;
+pub(super) const EXAMINED_PER_LOOK: usize = 16;
 /// How many resting keys without values a look examines for traffic, at least.
 const RESTING_PER_LOOK: usize = 64;
 /// The longest nap. Nothing can wake a sleeping agent, so it must end before a budget does.
@@ -80,14 +80,18 @@ pub(super) struct Keys {
     all: Vec<Option<Key>>,
     in_use: Vec<InUse>,
     touched: Vec<KeyHandle>,
+    fresh: Vec<KeyHandle>,
     /// Keys without values, in use or not.
     whole: usize,
-    looks: usize,
+    longest_round: usize,
+    /// Whose turn it is among them.
+    turn: usize,
+    looked: Time,
     examined: usize,
 }
 
 impl Keys {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &Settings, now: Time) -> Self {
         Self {
             tick: settings.tick,
             look: settings.look,
@@ -95,8 +99,11 @@ impl Keys {
             all: Vec::new(),
             in_use: Vec::new(),
             touched: Vec::new(),
+            fresh: Vec::new(),
             whole: 0,
-            looks: 0,
+            longest_round: 1,
+            turn: 0,
+            looked: now,
             examined: 0,
         }
     }
@@ -112,6 +119,7 @@ impl Keys {
         while let Some(event) = keeper.poll_event() {
             match event {
                 KeyEvent::New(key) => {
+                    self.fresh.push(key);
                     let at = key.index();
                     if self.all.len() <= at {
                         self.all.resize_with(at + 1, || None);
@@ -125,11 +133,14 @@ impl Keys {
                         odd: false,
                     });
                     self.whole += usize::from(!keeper.is_value(key));
-                    self.wake(keeper, key, moment);
                 }
                 KeyEvent::Changed(key) => {
+                    let rested = self.is_resting(key);
                     self.wake(keeper, key, moment);
                     self.change(keeper, key, moment);
+                    if rested {
+                        self.fresh.push(key);
+                    }
                 }
                 KeyEvent::Retired(key) => {
                     self.retire(keeper, ledger, meters, key);
@@ -137,6 +148,31 @@ impl Keys {
                 }
             }
         }
+        self.begin(keeper, moment);
+    }
+
+    /// Tells the slots of keys that are new, or were changed while they rested, what applies, and
+    /// lets them rest: many are never used. When a round takes longer than before, so must the
+    /// budgets of all who wait for their turn.
+    fn begin(&mut self, keeper: &mut Keeper, moment: &Moment) {
+        let round = self.round_looks();
+        let mut fresh = std::mem::take(&mut self.fresh);
+        if round > self.longest_round {
+            self.longest_round = round;
+            let all = (0..self.all.len()).map(handle_at);
+            fresh.extend(all.filter(|k| self.is_resting(*k) && !keeper.is_value(*k)));
+        }
+        for key in fresh.drain(..) {
+            if let Some(place) = self.wake(keeper, key, moment) {
+                self.rest(place, keeper);
+            }
+        }
+        self.fresh = fresh;
+    }
+
+    fn is_resting(&self, key: KeyHandle) -> bool {
+        let known = self.all.get(key.index()).and_then(Option::as_ref);
+        known.is_some_and(|k| k.place == RESTING)
     }
 
     /// Looks at every key that may have seen a request, and every key in use. Whether any did.
@@ -146,22 +182,27 @@ impl Keys {
         ledger: &mut Ledger,
         moment: &Moment,
     ) -> bool {
-        self.looks = self.looks.wrapping_add(1);
+        let (round, turn) = (self.round_looks(), self.turn);
+        // As many turns as time has gone by, so that a nap does not lengthen the round.
+        let span = moment.now.since(self.looked).as_nanos() / self.look.as_nanos().max(1);
+        let turns = usize::try_from(span).unwrap_or(round).clamp(1, round);
+        self.turn = (turn + turns) % round;
         let mut touched = std::mem::take(&mut self.touched);
         keeper.take_touched(|key| touched.push(key));
-        let (round, looks) = (self.round_looks(), self.looks);
         for key in touched.drain(..) {
             let Some(Some(known)) = self.all.get(key.index()) else { continue };
             if known.place != RESTING {
                 continue;
             }
             // Keys without values are always named, so they are asked in turn.
-            let in_turn = keeper.is_value(key) || key.index() % round == looks % round;
+            let in_turn = (key.index() + round - turn % round) % round < turns;
+            let in_turn = in_turn || keeper.is_value(key);
             if in_turn && keeper.totals(key) != known.read {
                 self.wake(keeper, key, moment);
             }
         }
         self.touched = touched;
+        self.looked = moment.now;
         let mut moved = false;
         for place in 0..self.in_use.len() {
             moved |= self.visit(place, keeper, ledger, moment);
@@ -190,6 +231,7 @@ impl Keys {
             ledger.gauge(key.line, offered_rps as f32, matched > 0);
             if matched_rps >= PROMOTE_RPS && !key.promoted {
                 key.promoted = keeper.promote(used.key);
+                used.budget = None;
                 let counter =
                     if key.promoted { &meters.keys_promoted } else { &meters.promotions_refused };
                 counter.hit();
@@ -274,7 +316,7 @@ impl Keys {
 
     /// Puts a key in use, if it is not; where it stands.
     fn wake(&mut self, keeper: &mut Keeper, key: KeyHandle, moment: &Moment) -> Option<usize> {
-        let round = u32::try_from(self.round_looks()).unwrap_or(u32::MAX);
+        let unseen = whole_nanos(self.turn_after());
         let known = self.all.get_mut(key.index())?.as_mut()?;
         if known.place != RESTING {
             return Some(known.place as usize);
@@ -284,8 +326,7 @@ impl Keys {
         known.odd = false;
         let used_at = known.used;
         // Full as of the time when it may have been used first.
-        let unseen = (self.look * round).max(MAX_NAP);
-        let full_at = moment.now.as_nanos().saturating_sub(whole_nanos(unseen));
+        let full_at = self.looked.as_nanos().saturating_sub(unseen);
         let mut used = InUse::new(keeper, key, Time::from_nanos(full_at), self.tick);
         keeper.set_stale_policy(key, used.stale_policy());
         used.apply(keeper, moment, used_at);
@@ -385,14 +426,13 @@ impl Keys {
     }
 
     fn rest(&mut self, place: usize, keeper: &mut Keeper) {
-        let round = u32::try_from(self.round_looks()).unwrap_or(u32::MAX);
+        // Good until its turn comes to be looked at.
+        let reach = BUDGET_HORIZON + self.turn_after();
         let used = self.remove(place);
         let Some(Some(key)) = self.all.get_mut(used.key.index()) else { return };
         key.place = RESTING;
         key.odd = used.told.is_some_and(|told| told != Verdict::FREE);
         if used.flow.is_some() && used.told.is_some_and(|told| told.capped) {
-            // Good until its turn comes to be looked at.
-            let reach = BUDGET_HORIZON + self.look * round;
             keeper.set_budget(used.key, Some(used.cap.budget(&used.level_of, reach)));
         }
     }
@@ -405,6 +445,14 @@ impl Keys {
             key.place = u32::try_from(place).unwrap_or(RESTING);
         }
         gone
+    }
+
+    /// How long a resting key without values may have to wait for its turn, beyond the next look.
+    fn turn_after(&self) -> Duration {
+        match u32::try_from(self.round_looks()) {
+            Ok(0 | 1) | Err(_) => Duration::ZERO,
+            Ok(round) => self.look * round,
+        }
     }
 
     /// In how many looks every resting key without values has had its turn.

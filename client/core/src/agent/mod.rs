@@ -35,6 +35,8 @@ const NAP_AFTER: Duration = Duration::from_secs(1);
 /// The counts of services are read so often, and at each tick: the table keeps those of a service
 /// that is gone for 2 s.
 const SERVICES_EVERY: Duration = Duration::from_millis(500);
+/// However short `look` is set.
+const MIN_LOOK: Duration = Duration::from_millis(1);
 /// What was said and not acknowledged is repeated after so many ticks, and at least after
 /// [`MIN_REPEAT`], even if there is nothing new to say.
 const REPEAT_TICKS: u32 = 3;
@@ -79,7 +81,7 @@ impl Agent {
     pub(crate) fn new(settings: Settings, keeper: Keeper, seed: u64, now: Time) -> Self {
         let first = settings.tick.mul_f64(share_of_one(seed));
         Self {
-            keys: Keys::new(&settings),
+            keys: Keys::new(&settings, now),
             ledger: Ledger::new(settings.tick),
             settings,
             keeper,
@@ -217,7 +219,7 @@ impl Agent {
     }
 
     fn nap(&self, now: Time) -> Duration {
-        let look = self.settings.look;
+        let look = self.settings.look.max(MIN_LOOK);
         if now.since(self.last_moved) < NAP_AFTER {
             return look;
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sluicegate_model::{Limit, TokenRate};
+use sluicegate_model::{Limit, Pattern, Request, TokenRate};
 
 use super::rig::{World, bucket, key, per_second, per_value, service};
 
@@ -73,6 +73,33 @@ fn the_cap_is_back_after_a_long_rest() {
     world.run(Duration::from_secs(600));
     let n = world.offer("s", 1_000, 1);
     assert!((109..=120).contains(&n), "{n}");
+}
+
+#[test]
+fn among_thousands_of_buckets_one_that_wakes_up_loses_nothing() {
+    let many = |from: usize, to: usize| {
+        let rule = |n| {
+            let mut rule = bucket(&format!("b{n}"), per_second(1_000, Some(100)));
+            rule.rule.on.procedure = vec![Pattern::parse(&format!("p{n}"))];
+            rule
+        };
+        (from..to).map(rule).collect::<Vec<_>>()
+    };
+    let ask = |world: &mut World, n: usize| {
+        let procedure = format!("p{n}");
+        let request = Request { service: "s", procedure: &procedure, ..Request::default() };
+        world.limiter.decide(&request).is_admitted()
+    };
+    let mut world = World::with(vec![service("s", many(0, 10))]);
+    world.run_ms(3_000);
+    world.delta(vec![service("s", many(0, 3_000))], &[]);
+    for n in [0, 5, 7, 1_000, 2_999] {
+        assert_eq!(world.offer_with(1_000, 2, |w| ask(w, n)), 2_000, "b{n}, at its limit");
+        world.run_ms(3_000);
+        // What a key may have admitted before its turn to be looked at comes on top, once.
+        let over = world.offer_with(3_000, 2, |w| ask(w, n));
+        assert!((2_100..=2_100 + 400).contains(&over), "b{n}: {over}");
+    }
 }
 
 #[test]
