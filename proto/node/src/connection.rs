@@ -34,11 +34,12 @@ impl Connection {
     }
 }
 
-/// Connections of `listener`, at most `most` at once.
+/// Connections of `listener`, at most `most` at once, until `stop`.
 pub(crate) fn accept(
     listener: TcpListener,
     most: usize,
     tally: Arc<Tally>,
+    stop: CancellationToken,
 ) -> impl Stream<Item = io::Result<CuttableStream>> {
     let places = Arc::new(Semaphore::new(most));
     let (tx, rx) = tokio::sync::mpsc::channel(16);
@@ -46,6 +47,7 @@ pub(crate) fn accept(
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
+                () = stop.cancelled() => return,
                 () = tx.closed() => return,
             };
             let tcp = match accepted {

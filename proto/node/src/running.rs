@@ -167,12 +167,14 @@ pub async fn start<C: Core>(node: Node<C>) -> Result<Running<C>, StartError> {
         published: publish,
         _stop_with_it: stop.clone().drop_guard(),
     };
-    let connections = connection::accept(listener, bounds.max_connections, Arc::clone(&tally));
+    let connections =
+        connection::accept(listener, bounds.max_connections, Arc::clone(&tally), stop.clone());
     let max_frame_bytes = bounds.max_frame_bytes;
     let door = Door {
         events,
         places: Arc::new(Semaphore::new(bounds.max_streams)),
         next_id: AtomicU64::new(1),
+        pending: Arc::default(),
         tally: Arc::clone(&tally),
         bounds,
         stop: stop.clone(),

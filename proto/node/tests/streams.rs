@@ -113,6 +113,52 @@ async fn streams_are_bounded_and_places_come_back() {
 }
 
 #[tokio::test]
+async fn connections_are_bounded() {
+    let running = node(Bounds { max_connections: 1, ..Bounds::default() }).await;
+    let mut first = Child::open(running.local_addr()).await;
+    assert!(first.is_served(1).await);
+    let mut second = tokio::net::TcpStream::connect(running.local_addr()).await.expect("accepted");
+    let mut byte = [0; 1];
+    let read = tokio::io::AsyncReadExt::read(&mut second, &mut byte);
+    assert!(!matches!(support::within(read).await, Ok(1..)), "closed at once");
+    assert!(metrics(&running).contains("connections_refused_total{region=\"r\",zone=\"z\"} 1"));
+    assert!(first.is_served(2).await);
+}
+
+#[tokio::test]
+async fn messages_in_pieces_are_bounded_over_all_streams() {
+    let running = node(Bounds { max_pending_bytes: 3 << 20, ..Bounds::default() }).await;
+    let address = running.local_addr();
+    let piece = || {
+        let chunk = v1::Chunk { data: vec![0; 1 << 20].into(), last: false };
+        let up = v1::Up { message: Some(v1::up::Message::Chunk(chunk)) };
+        prost::Message::encode_to_vec(&up)
+    };
+    let mut other = Child::open(address).await;
+    let (first, second) = (Child::open(address).await, Child::open(address).await);
+    first.send_raw(piece()).await;
+    first.send_raw(piece()).await;
+    // The window of a stream lets the second megabyte through only once the first was read.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    second.send_raw(piece()).await;
+    second.send_raw(piece()).await;
+    let status = second.end().await.expect_err("one too many");
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    assert_eq!(running.tally().refused_for("pending_bytes"), 1);
+    assert!(other.is_served(1).await);
+    // What a stream held is free again when it is gone.
+    drop(first);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let third = Child::open(address).await;
+    for _ in 0..3 {
+        third.send_raw(piece()).await;
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(other.is_served(2).await);
+    assert_eq!(running.tally().refused_for("pending_bytes"), 1);
+}
+
+#[tokio::test]
 async fn who_does_not_read_is_closed_and_then_cut_off() {
     let running = node(Bounds { child_queue: 8, ..Bounds::default() }).await;
     let address = running.local_addr();
