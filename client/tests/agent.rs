@@ -20,7 +20,8 @@ fn settings(aggregators: &[String]) -> Settings {
     }
 }
 
-const SHOP: Request<'_> = Request { service: "shop", caller: "web", procedure: "p", dimensions: &[] };
+const SHOP: Request<'_> =
+    Request { service: "shop", caller: "web", procedure: "p", dimensions: &[] };
 
 #[test]
 fn without_an_aggregator_it_starts_at_once_and_admits() {
@@ -82,7 +83,9 @@ async fn the_last_clone_says_the_last_word() {
     drop(clone);
     // The last report may follow an earlier one, of the first look; together they hold everything.
     let total = |up| match up {
-        Up::Report(report) => report.entries.iter().map(|e| e.counts.matched).max().filter(|m| *m == 70),
+        Up::Report(report) => {
+            report.entries.iter().map(|e| e.counts.matched).max().filter(|m| *m == 70)
+        }
         _ => None,
     };
     assert_eq!(fake.wait(total).await, 70);

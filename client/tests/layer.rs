@@ -77,14 +77,13 @@ async fn a_function_may_answer_instead() {
     let inner = service_fn(|_: Request<String>| async {
         Ok::<_, Infallible>(Response::new(String::new()))
     });
-    let layer = RateLimitLayer::new(limiter, FromHttp::new("closed")).with_denied(
-        |denied: &Denied<'_>| {
+    let layer =
+        RateLimitLayer::new(limiter, FromHttp::new("closed")).with_denied(|denied: &Denied<'_>| {
             let host = denied.headers.get("host").and_then(|h| h.to_str().ok()).unwrap_or("?");
             let mut response = Response::new(format!("{host} has to wait"));
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             response
-        },
-    );
+        });
     let request = Request::get("/").header("host", "h").body(String::new()).expect("a request");
     let response = layer.layer(inner).oneshot(request).await.expect("infallible");
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);

@@ -12,7 +12,8 @@ use support::{Tally, Tiers, offer, until};
 const TICK: Duration = Duration::from_millis(200);
 const TTL: Duration = Duration::from_secs(1);
 
-const SHOP: Request<'_> = Request { service: "shop", caller: "web", procedure: "p", dimensions: &[] };
+const SHOP: Request<'_> =
+    Request { service: "shop", caller: "web", procedure: "p", dimensions: &[] };
 
 const LIMITED: &str = r"
 apiVersion: sluicegate/v1

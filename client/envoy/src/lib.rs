@@ -124,7 +124,9 @@ impl Running {
         let _ = stop.send(());
         match tokio::time::timeout(END_TIMEOUT, &mut server).await {
             Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => tracing::warn!(%local_addr, %error, "the sidecar's server failed"),
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(%local_addr, %error, "the sidecar's server failed")
+            }
             Ok(Err(error)) => tracing::error!(%local_addr, %error, "the sidecar's server panicked"),
             Err(_) => {
                 server.abort();

@@ -296,7 +296,8 @@ async fn bad_requests_are_refused_with_their_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_says_that_it_is_healthy_until_it_ends() {
-    let (mut fake, running, mut client) = sidecar(|s| s.client.tick = Duration::from_secs(60)).await;
+    let (mut fake, running, mut client) =
+        sidecar(|s| s.client.tick = Duration::from_secs(60)).await;
     let channel = Channel::from_shared(format!("http://{}", running.local_addr)).expect("a URL");
     let channel = channel.connect().await.expect("listens");
     let mut health = tonic_health::pb::health_client::HealthClient::new(channel);
@@ -324,7 +325,11 @@ async fn it_shows_what_it_counts() {
         for metric in family.get_metric() {
             let labels = metric.get_label().iter().map(|l| format!("{}={}", l.name(), l.value()));
             let value = metric.get_counter().get_value() + metric.get_gauge().get_value();
-            shown.push(format!("{} {} {value}", family.name(), labels.collect::<Vec<_>>().join(",")));
+            shown.push(format!(
+                "{} {} {value}",
+                family.name(),
+                labels.collect::<Vec<_>>().join(",")
+            ));
         }
     }
     for line in [
