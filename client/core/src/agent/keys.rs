@@ -186,18 +186,17 @@ impl Keys {
         // As many turns as time has gone by, so that a nap does not lengthen the round.
         let span = moment.now.since(self.looked).as_nanos() / self.look.as_nanos().max(1);
         let turns = usize::try_from(span).unwrap_or(round).clamp(1, round);
-        self.turn = (turn + turns) % round;
+        self.turn = turn.wrapping_add(turns);
         let mut touched = std::mem::take(&mut self.touched);
         keeper.take_touched(|key| touched.push(key));
         for key in touched.drain(..) {
-            let Some(Some(known)) = self.all.get(key.index()) else { continue };
-            if known.place != RESTING {
+            // Keys without values are always named, so they are asked in turn.
+            let in_turn = key.index().wrapping_sub(turn) & (round - 1) < turns;
+            if !in_turn && !keeper.is_value(key) {
                 continue;
             }
-            // Keys without values are always named, so they are asked in turn.
-            let in_turn = (key.index() + round - turn % round) % round < turns;
-            let in_turn = in_turn || keeper.is_value(key);
-            if in_turn && keeper.totals(key) != known.read {
+            let Some(Some(known)) = self.all.get(key.index()) else { continue };
+            if known.place == RESTING && keeper.totals(key) != known.read {
                 self.wake(keeper, key, moment);
             }
         }
@@ -455,9 +454,9 @@ impl Keys {
         }
     }
 
-    /// In how many looks every resting key without values has had its turn.
+    /// In how many looks every resting key without values has had its turn: a power of two.
     fn round_looks(&self) -> usize {
-        self.whole.div_ceil(RESTING_PER_LOOK).clamp(1, MAX_ROUND_LOOKS)
+        self.whole.div_ceil(RESTING_PER_LOOK).next_power_of_two().min(MAX_ROUND_LOOKS)
     }
 }
 
