@@ -57,6 +57,22 @@ impl Default for Bounds {
     }
 }
 
+impl Bounds {
+    /// These, made safe: no queue is without a place, and nothing is beyond what a semaphore counts.
+    pub(crate) fn sound(mut self) -> Self {
+        let counts = [
+            &mut self.max_streams,
+            &mut self.max_connections,
+            &mut self.child_queue,
+            &mut self.event_queue,
+        ];
+        for count in counts {
+            *count = (*count).clamp(1, Semaphore::MAX_PERMITS);
+        }
+        self
+    }
+}
+
 /// What the door tells the pump.
 pub(crate) enum Event {
     /// A stream has begun with this hello.
@@ -173,7 +189,7 @@ impl Tier for Door {
         };
         let place = Arc::new(place);
         let connection = request.extensions().get::<Connection>().cloned();
-        let (queue, queued) = mpsc::channel(self.bounds.child_queue.max(1));
+        let (queue, queued) = mpsc::channel(self.bounds.child_queue);
         let (status, closed) = oneshot::channel();
         let (reading, gone) = (CancellationToken::new(), CancellationToken::new());
         let answers = Answers {

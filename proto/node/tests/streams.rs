@@ -263,7 +263,10 @@ async fn health_and_reflection_are_offered() {
     assert_eq!(status, i32::from(ServingStatus::NotServing), "no configuration yet");
     assert!(running.change(1).await);
     assert_eq!(support::within(next()).await, i32::from(ServingStatus::Serving));
-    drop(running);
+
+    // Whoever watches hears of the stop, and cannot hold it up.
+    let (stopped, ()) = tokio::join!(next(), support::within(running.shutdown()));
+    assert_eq!(stopped, i32::from(ServingStatus::NotServing));
 }
 
 #[tokio::test]
