@@ -25,7 +25,7 @@ pub const MAX_REPORT_NAME_BYTES: usize = 1 << 20;
 /// stands for those before it (it repeats what they said).
 pub const MAX_REPORTS_UNACKNOWLEDGED: usize = 16;
 /// The most entries that those reports have together, the newest apart.
-const MAX_ENTRIES_UNACKNOWLEDGED: usize = 100_000;
+pub const MAX_ENTRIES_UNACKNOWLEDGED: usize = 100_000;
 /// The most keys that are gone but have counts which nobody has acknowledged.
 pub const MAX_LEAVING_KEYS: usize = 10_000;
 /// The most services that are counted on one stream, those gone since it opened included.
