@@ -10,10 +10,10 @@ use sluicegate_client_core::{self as core, AgentCounters};
 use sluicegate_model::Down;
 use sluicegate_proto::link::{Event, Link};
 use tokio::sync::mpsc;
-use tokio::time::sleep;
 
 use crate::StartError;
 use crate::clock;
+use crate::pace::{Pace, SLACK};
 use crate::settings::Checked;
 use crate::status::Status;
 
@@ -96,7 +96,8 @@ pub(crate) fn spawn(agent: core::Agent, checked: Checked, seed: u64) -> Result<H
                 runtime.block_on(async {
                     let link = Link::start(aggregators, seed);
                     status.follow(link.stats());
-                    let pump = Pump { agent, link, inbox, stopping, status };
+                    let pace = Pace::new();
+                    let pump = Pump { agent, link, inbox, stopping, status, pace };
                     // A task, because each wake of the future that is blocked on costs two system
                     // calls more than that of a task on its own thread.
                     let pump = tokio::spawn(pump.run(tick, shutdown_timeout));
@@ -124,14 +125,16 @@ struct Pump {
     inbox: mpsc::Receiver<Command>,
     stopping: Arc<AtomicBool>,
     status: Arc<Status>,
+    pace: Pace,
 }
 
 impl Pump {
     async fn run(mut self, last_tick: Duration, shutdown_timeout: Duration) {
         while !self.stopping.load(Ordering::Relaxed) {
-            let now = clock::now();
-            if now >= self.agent.poll_timeout() {
-                self.agent.handle_timeout(now);
+            let (now, due) = (clock::now(), self.agent.poll_timeout());
+            // Timers are that coarse: what comes so little early is meant to be in time.
+            if now + SLACK >= due {
+                self.agent.handle_timeout(now.max(due));
             }
             self.drain();
             let wake = self.agent.poll_timeout().since(clock::now()).min(SLEEP_MAX);
@@ -144,7 +147,7 @@ impl Pump {
                     Some(Command::Pause(how_long)) => self.stand_still(how_long),
                 },
                 event = self.link.next() => self.take(event),
-                () = sleep(wake) => {}
+                () = self.pace.wait(wake) => {}
             }
         }
         // As if the next tick had come: what was counted since the last one goes out.
