@@ -80,7 +80,7 @@ impl Page {
             .keys
             .iter()
             .zip(self.limited_for_s.iter().copied())
-            .filter(|(k, _)| all || k.drop_ratio > 0.0 || k.dropped_rps > 0.0)
+            .filter(|(k, _)| all || is_limited(k))
             .collect();
         shown.sort_by(|(a, _), (b, _)| b.drop_ratio.total_cmp(&a.drop_ratio));
         shown
@@ -95,6 +95,11 @@ fn address(text: &str) -> Result<String, Failure> {
         )));
     }
     Ok(format!("{}/status", whole.trim_end_matches('/').trim_end_matches("/status")))
+}
+
+/// A drop ratio alone limits nobody: a limit of 0 has one without a single request.
+fn is_limited(key: &KeyStatus) -> bool {
+    key.dropped_rps > 0.0 || (key.drop_ratio > 0.0 && key.offered_rps > 0.0)
 }
 
 fn lines(page: &Page, all: bool) -> Vec<String> {
@@ -197,7 +202,7 @@ fn keys(keys: &[(&KeyStatus, Option<f64>)]) -> Table {
         table.row([
             format!("{}/{}", k.service, k.bucket),
             if k.key.is_empty() { "-".to_owned() } else { k.key.clone() },
-            k.scope.clone().unwrap_or_else(|| "?".to_owned()),
+            k.scope.clone().unwrap_or_else(|| "-".to_owned()),
             k.mode.clone().unwrap_or_else(|| "not configured".to_owned()),
             k.limit.clone(),
             rate(k.offered_rps),
