@@ -141,6 +141,7 @@ impl<C: CoarseClock> Decider<'_, C> {
     ) -> Outcome {
         match &resolved.one {
             Some(one) => self.one(&one.slot, resolved, hits),
+            None if resolved.nothing => self.none(resolved, hits),
             None => self.by_several(plan, resolved, request, hits),
         }
     }
@@ -197,8 +198,8 @@ impl<C: CoarseClock> Decider<'_, C> {
     }
 
     /// No bucket counts it.
-    #[inline]
-    fn none(self, resolved: &Resolved, hits: u32) -> Outcome {
+    #[inline(always)]
+    pub(crate) fn none(self, resolved: &Resolved, hits: u32) -> Outcome {
         self.count_service(resolved.service.as_deref(), Tally::Admitted, hits);
         Outcome::ADMITTED
     }
@@ -378,9 +379,21 @@ impl<C: CoarseClock> Decider<'_, C> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count_service(self, service: Option<&ServiceSlot>, tally: Tally, hits: u32) {
         let Some(service) = service else { return };
+        let counted = stripe::with_own(self.limiter.id(), |cells| {
+            let cell = &cells.get(service.place())?.0;
+            cell.count_owned(tally, hits);
+            Some(())
+        });
+        if counted.is_none() {
+            self.count_service_shared(service, tally, hits);
+        }
+    }
+
+    #[inline(never)]
+    fn count_service_shared(self, service: &ServiceSlot, tally: Tally, hits: u32) {
         match stripe::own_cell(&self.limiter.shared().stripes, service.place()) {
             Some(cell) => cell.count_owned(tally, hits),
             None => service.shared.count_shared(tally, hits),

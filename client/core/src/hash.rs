@@ -32,11 +32,16 @@ impl Hasher {
 
     #[inline(always)]
     fn absorb(&self, mut h: u64, bytes: &[u8]) -> u64 {
-        if let Some(last) = bytes.last_chunk::<16>() {
-            // The last 16 bytes in any case: they overlap what was taken in, or repeat it.
-            for chunk in bytes.as_chunks::<16>().0 {
-                h = self.step(h, chunk);
+        if let (Some(first), Some(last)) = (bytes.first_chunk::<16>(), bytes.last_chunk::<16>()) {
+            h = self.step(h, first);
+            if let Some((_, rest)) = bytes.split_at_checked(16)
+                && rest.len() > 16
+            {
+                for chunk in rest.as_chunks::<16>().0 {
+                    h = self.step(h, chunk);
+                }
             }
+            // In any case: these overlap what was taken in, or repeat it.
             self.step(h, last)
         } else {
             let (a, b) = short(bytes);
@@ -57,15 +62,30 @@ impl Hasher {
 #[inline(always)]
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     debug_assert_eq!(a.len(), b.len());
-    let (Some(last_a), Some(last_b)) = (a.last_chunk::<16>(), b.last_chunk::<16>()) else {
+    let (Some(first_a), Some(first_b)) = (a.first_chunk::<16>(), b.first_chunk::<16>()) else {
         return short(a) == short(b);
     };
-    for (x, y) in a.as_chunks::<16>().0.iter().zip(b.as_chunks::<16>().0) {
-        if u128::from_le_bytes(*x) != u128::from_le_bytes(*y) {
+    let (Some(last_a), Some(last_b)) = (a.last_chunk::<16>(), b.last_chunk::<16>()) else {
+        return false;
+    };
+    if !equal(first_a, first_b) || !equal(last_a, last_b) {
+        return false;
+    }
+    if a.len() <= 32 {
+        return true;
+    }
+    let middle = a.as_chunks::<16>().0.iter().zip(b.as_chunks::<16>().0).skip(1);
+    for (x, y) in middle {
+        if !equal(x, y) {
             return false;
         }
     }
-    u128::from_le_bytes(*last_a) == u128::from_le_bytes(*last_b)
+    true
+}
+
+#[inline(always)]
+fn equal(a: &[u8; 16], b: &[u8; 16]) -> bool {
+    u128::from_le_bytes(*a) == u128::from_le_bytes(*b)
 }
 
 /// All bytes of a text shorter than 16, as two numbers; with the length, they tell it exactly.

@@ -12,6 +12,8 @@ mod few;
 mod hash;
 mod keeper;
 mod limiter;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod matcher;
 mod outcome;
 mod plan;
@@ -25,8 +27,8 @@ mod values;
 mod waiting;
 
 pub use agent::{
-    Agent, AgentCounters, Counter, MAX_ENTRIES_UNACKNOWLEDGED, MAX_IDS, MAX_LEAVING_KEYS, MAX_REPORT_ENTRIES,
-    MAX_REPORT_NAME_BYTES, MAX_REPORTS_UNACKNOWLEDGED, MAX_SERVICES,
+    Agent, AgentCounters, Counter, MAX_ENTRIES_UNACKNOWLEDGED, MAX_IDS, MAX_LEAVING_KEYS,
+    MAX_REPORT_ENTRIES, MAX_REPORT_NAME_BYTES, MAX_REPORTS_UNACKNOWLEDGED, MAX_SERVICES,
 };
 pub use keeper::{Keeper, KeyEvent, KeyHandle, StalePolicy};
 pub use limiter::{Limiter, Prepared, client, limiter};

@@ -90,6 +90,8 @@ pub(crate) struct Resolved {
     pub(crate) service: Option<Arc<ServiceSlot>>,
     /// The slot, if there is exactly one and nothing to ask.
     pub(crate) one: Option<Arc<RuleSlot>>,
+    /// No bucket can count it.
+    pub(crate) nothing: bool,
     /// The bucket, if there is exactly one and its values are all there is to look up.
     pub(crate) each: Option<Arc<PerBucket>>,
     /// Slots that count whatever the dimensions are.
@@ -217,6 +219,7 @@ impl ServicePlan {
         Resolved {
             service: Some(self.slot.clone()),
             one,
+            nothing: fixed.is_empty() && open.is_empty(),
             each,
             fixed: fixed.into_boxed_slice(),
             groups: open.into_boxed_slice(),

@@ -166,8 +166,8 @@ impl Shared {
             rules: 1,
             hasher: Hasher::new(seed),
             services: Arc::default(),
-            identities: Arc::new(Table::new(settings.max_identities, 0)),
-            values: Arc::new(Table::new(most_values, 0)),
+            identities: Arc::new(Table::new(0)),
+            values: Arc::new(Table::new(0)),
             arena: Arc::new(Arena::new(most_values, mix(seed ^ 2))),
             buckets: Arc::default(),
         };

@@ -18,7 +18,7 @@ use crate::slot::MAX_PLACES;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, try_lock};
 
 /// The fewest places of a stripe.
-const MIN_PLACES: usize = 64;
+const MIN_PLACES: usize = if cfg!(loom) { 1 } else { 64 };
 /// The most limiters that one thread keeps stripes of at a time.
 const MAX_HELD: usize = 8;
 
@@ -48,6 +48,11 @@ impl Stripe {
 
     fn release(&self) {
         self.claimed.store(false, Ordering::Release);
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn cell(&self, place: usize) -> &CountCell {
+        &self.cells[place].0
     }
 }
 

@@ -1,44 +1,35 @@
 //! A hash table that one thread fills in place while all others read it, without locks.
 //!
-//! Entries are written once and never move, so an index that grew shares them with the smaller one
-//! before it. An entry can be hidden, not changed.
+//! An entry is written once and never changes or moves while its table lives; it can be hidden. A
+//! table that is full is followed by a larger copy, published as a whole.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use crate::sync::{AtomicU64, Ordering};
 
-const CHUNK: usize = 64;
-const MIN_INDEX: usize = 256;
+const MIN_ENTRIES: usize = 128;
 
 /// An entry that was taken out: no number, so nothing is found here, but probing goes on.
 const HIDDEN: u64 = 1 << 32;
 
-/// The table. Only one thread may call the methods that change it (`put`, `hide`, `grown`); their
+/// The table. Only one thread may call the methods that change it (`put`, `store`, `hide`); their
 /// callers own it through `&mut` of something larger.
 #[derive(Debug)]
 pub(crate) struct Table<E> {
     /// `tag << 32 | number + 1`; 0 where nothing stands. Never more than half full.
     index: Box<[AtomicU64]>,
-    entries: Arc<Entries<E>>,
+    /// By number.
+    entries: Box<[OnceLock<E>]>,
 }
 
-#[derive(Debug)]
-struct Entries<E> {
-    chunks: Box<[OnceLock<Box<[OnceLock<E>; CHUNK]>>]>,
-}
-
-impl<E> Entries<E> {
-    #[inline]
-    fn get(&self, number: usize) -> Option<&E> {
-        self.chunks.get(number / CHUNK)?.get()?[number % CHUNK].get()
-    }
-}
-
-impl<E> Table<E> {
-    /// For entries of the numbers below `most`, with an index for `expected` of them at first.
-    pub(crate) fn new(most: usize, expected: usize) -> Self {
-        let chunks = (0..most.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect();
-        Self { index: empty_index(expected), entries: Arc::new(Entries { chunks }) }
+impl<E: Clone> Table<E> {
+    /// With room for `room` entries, and for their numbers.
+    pub(crate) fn new(room: usize) -> Self {
+        let room = room.max(MIN_ENTRIES).next_power_of_two();
+        Self {
+            index: (0..room * 2).map(|_| AtomicU64::new(0)).collect(),
+            entries: (0..room).map(|_| OnceLock::new()).collect(),
+        }
     }
 
     /// The entry for which `is` says yes, and its number.
@@ -53,7 +44,7 @@ impl<E> Table<E> {
             if (word ^ hash) >> 32 == 0 {
                 // Of an empty place this is a number that no entry has.
                 let number = number_of(word);
-                return match self.entries.get(number) {
+                return match self.get(number) {
                     Some(entry) if is(entry) => Some((number, entry)),
                     _ => self.find_from(hash, at, is),
                 };
@@ -74,7 +65,7 @@ impl<E> Table<E> {
                 return None;
             }
             if (word ^ hash) >> 32 == 0
-                && let Some(entry) = self.entries.get(number_of(word))
+                && let Some(entry) = self.get(number_of(word))
                 && is(entry)
             {
                 return Some((number_of(word), entry));
@@ -85,12 +76,13 @@ impl<E> Table<E> {
 
     /// The entry of that number, hidden or not.
     pub(crate) fn get(&self, number: usize) -> Option<&E> {
-        self.entries.get(number)
+        self.entries.get(number)?.get()
     }
 
-    /// Whether one more entry fits the index.
-    pub(crate) fn has_room(&self, used: usize) -> bool {
-        (used + 1) * 2 <= self.index.len()
+    /// Whether there is room for one more entry beside `indexed` (those hidden included), under
+    /// that number.
+    pub(crate) fn has_room(&self, indexed: usize, number: usize) -> bool {
+        indexed < self.entries.len() && number < self.entries.len()
     }
 
     /// Writes the entry `number`, which must never have been written, and shows it. False if the
@@ -105,9 +97,25 @@ impl<E> Table<E> {
 
     /// Writes an entry without showing it.
     pub(crate) fn store(&self, number: usize, entry: E) -> bool {
-        let Some(chunk) = self.entries.chunks.get(number / CHUNK) else { return false };
-        let chunk = chunk.get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
-        chunk[number % CHUNK].set(entry).is_ok()
+        self.entries.get(number).is_some_and(|place| place.set(entry).is_ok())
+    }
+
+    /// A table with `room` and the same entries, except those that `keep` refuses by number; it
+    /// shows those that `live` lists by hash and number.
+    pub(crate) fn followed_by(
+        &self,
+        room: usize,
+        keep: impl Fn(usize) -> bool,
+        live: impl Iterator<Item = (u64, usize)>,
+    ) -> Self {
+        let next = Self::new(room);
+        for (number, entry) in self.entries.iter().enumerate() {
+            if let Some(entry) = entry.get().filter(|_| keep(number)) {
+                next.store(number, entry.clone());
+            }
+        }
+        live.for_each(|(hash, number)| show(&next.index, hash, number));
+        next
     }
 
     /// Every entry that can be found.
@@ -115,7 +123,7 @@ impl<E> Table<E> {
         self.index.iter().filter_map(|word| {
             let number = word.load(Ordering::Acquire) & 0xffff_ffff;
             let number = usize::try_from(number).ok()?.checked_sub(1)?;
-            Some((number, self.entries.get(number)?))
+            Some((number, self.get(number)?))
         })
     }
 
@@ -135,23 +143,6 @@ impl<E> Table<E> {
             at = (at + 1) & mask;
         }
     }
-
-    /// A table with the same entries and an index for `expected` of them, which shows those that
-    /// `live` lists by hash and number.
-    pub(crate) fn reindexed(
-        &self,
-        expected: usize,
-        live: impl Iterator<Item = (u64, usize)>,
-    ) -> Self {
-        let index = empty_index(expected);
-        live.for_each(|(hash, number)| show(&index, hash, number));
-        Self { index, entries: self.entries.clone() }
-    }
-}
-
-fn empty_index(expected: usize) -> Box<[AtomicU64]> {
-    let len = (expected * 2).next_power_of_two().max(MIN_INDEX);
-    (0..len).map(|_| AtomicU64::new(0)).collect()
 }
 
 fn show(index: &[AtomicU64], hash: u64, number: usize) {
@@ -187,10 +178,11 @@ mod tests {
 
     #[test]
     fn what_is_put_is_found_hidden_and_kept_over_growth() {
-        let mut table: Table<u64> = Table::new(5_000, 10);
+        let mut table: Table<u64> = Table::new(10);
         for i in 0..5_000_usize {
-            if !table.has_room(i) {
-                table = table.reindexed(i * 2, (0..i).map(|n| (mix(n as u64), n)));
+            if !table.has_room(i, i) {
+                let live = (0..i).map(|n| (mix(n as u64), n));
+                table = table.followed_by(i + 1, |_| true, live);
             }
             assert!(table.put(mix(i as u64), i, i as u64));
             assert!(!table.put(mix(i as u64), i, 0), "a number is written once");
@@ -207,11 +199,17 @@ mod tests {
         for i in 0..5_000_u64 {
             assert_eq!(table.find(mix(i), |e| *e == i).is_some(), i % 3 != 0);
         }
+        let live = (0..5_000).filter(|n| n % 3 != 0).map(|n| (mix(n as u64), n));
+        let next = table.followed_by(5_000, |n| n % 3 != 0, live);
+        for i in 0..5_000_u64 {
+            assert_eq!(next.find(mix(i), |e| *e == i).is_some(), i % 3 != 0);
+        }
+        assert!(next.put(mix(0), 0, 0), "a number that was not kept is free again");
     }
 
     #[test]
     fn equal_hashes_are_told_apart() {
-        let table: Table<u64> = Table::new(100, 100);
+        let table: Table<u64> = Table::new(100);
         for i in 0..100 {
             assert!(table.put(42, i, i as u64));
         }
@@ -222,7 +220,7 @@ mod tests {
 
     #[test]
     fn readers_see_whole_entries_while_one_writes() {
-        let table: Table<(u64, u64)> = Table::new(10_000, 10_000);
+        let table: Table<(u64, u64)> = Table::new(10_000);
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {

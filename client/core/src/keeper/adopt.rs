@@ -76,25 +76,26 @@ impl Keeper {
             }
             self.forget_identities(now);
         }
-        if !self.plan.identities.has_room(self.known_identities) {
-            let expected = self.known_identities * 2;
+        let known = self.known_identities;
+        if !self.plan.identities.has_room(known, known) {
             self.publish(|plan| {
                 let live = plan.identities.shown();
                 let live = live.map(|(number, id)| (plan.hash_of(&id.request()), number));
-                plan.identities = Arc::new(plan.identities.reindexed(expected, live));
+                let next = plan.identities.followed_by(known + 1, |_| true, live);
+                plan.identities = Arc::new(next);
             });
         }
         let resolved = Arc::new(self.plan.resolve(&request, false));
         let identity = Identity::new(&request, resolved);
-        if self.plan.identities.put(post.hash, self.known_identities, identity) {
+        if self.plan.identities.put(post.hash, known, identity) {
             self.known_identities += 1;
             self.shared.known_identities.store(self.known_identities as u64, Ordering::Relaxed);
         }
     }
 
     fn forget_identities(&mut self, now: Time) {
-        let most = self.shared.most_identities;
-        self.publish(|plan| plan.identities = Arc::new(Table::new(most, most)));
+        let room = self.shared.most_identities;
+        self.publish(|plan| plan.identities = Arc::new(Table::new(room)));
         self.known_identities = 0;
         self.identities_renewed = now;
         self.shared.identities_full.store(false, Ordering::Relaxed);
@@ -122,7 +123,7 @@ impl Keeper {
             self.numbers.exhausted = true;
             return self.refuse_value(per);
         };
-        self.make_room_for_value();
+        self.make_room_for_value(number as usize);
         if self.plan.arena.make(number as usize).is_none() {
             return self.refuse_value(per);
         }
@@ -169,39 +170,30 @@ impl Keeper {
         Some(number)
     }
 
-    fn make_room_for_value(&mut self) {
-        if self.plan.values.has_room(self.numbers.indexed) {
+    fn make_room_for_value(&mut self, number: usize) {
+        if self.plan.values.has_room(self.numbers.indexed, number) {
             return;
         }
+        // Room for as many again: much of the index may be hidden entries, which go.
         let live = self.live_values();
         self.numbers.indexed = live.len();
-        let expected = live.len() * 2;
+        let room = (number + 1).max(live.len() + live.len() / 2);
         self.publish(|plan| {
-            plan.values = Arc::new(plan.values.reindexed(expected, live.into_iter()));
+            let next = plan.values.followed_by(room, |_| true, live.into_iter());
+            plan.values = Arc::new(next);
         });
     }
 
     /// A new table with the same entries but for those of spent numbers, which are fresh again.
     fn rebuild_values(&mut self) {
         let live = self.live_values();
-        let old = &self.plan.values;
-        let table = Table::new(self.shared.most_values, live.len() * 2);
-        for (hash, number) in &live {
-            if let Some(entry) = old.get(*number) {
-                table.put(*hash, *number, entry.clone());
-            }
-        }
-        for record in &self.records {
-            if let Record::Value { number, leaving: true, .. } = record
-                && let Some(entry) = old.get(*number as usize)
-            {
-                table.store(*number as usize, entry.clone());
-            }
-        }
         self.numbers.indexed = live.len();
+        let used = &self.numbers.records;
+        let keep = |number: usize| used.get(number).is_some_and(|record| *record != u32::MAX);
+        let next = self.plan.values.followed_by(used.len(), keep, live.into_iter());
         let spent = std::mem::take(&mut self.numbers.spent);
         self.numbers.fresh.extend(spent);
-        self.publish(|plan| plan.values = Arc::new(table));
+        self.publish(|plan| plan.values = Arc::new(next));
     }
 
     /// Hash and number of every value that can be found.

@@ -50,12 +50,11 @@ impl Keeper {
             self.services.iter().map(|(n, s)| (n.clone(), s.clone())).collect();
         let (services, buckets) = (Arc::new(services), Arc::new(self.buckets.clone()));
         let known = self.known_identities;
-        let most = self.shared.most_identities;
         self.publish(|plan| {
             plan.rules += 1;
             plan.services = services;
             plan.buckets = buckets;
-            plan.identities = Arc::new(known_again(plan, changed, most, known));
+            plan.identities = Arc::new(known_again(plan, changed, known));
         });
     }
 
@@ -276,13 +275,8 @@ fn rule_values(overflow: bool) -> KeyValues {
 
 /// The known identities, those of changed services looked up anew: so that nobody has to meet a
 /// table that knows nothing.
-fn known_again(
-    plan: &Plan,
-    changed: &BTreeSet<Name>,
-    most: usize,
-    known: usize,
-) -> Table<Identity> {
-    let table = Table::new(most, known);
+fn known_again(plan: &Plan, changed: &BTreeSet<Name>, known: usize) -> Table<Identity> {
+    let table = Table::new(known);
     for (number, (_, identity)) in plan.identities.shown().enumerate() {
         let request = identity.request();
         let identity = if changed.contains(request.service) {
