@@ -107,11 +107,11 @@ pub(crate) const FLOWS: [Flow; 13] = [
         after_rps: 100.0,
         ..FLOW
     },
-    Flow { dimensions: &[("workspace_id", "acme")], before_rps: 60.0, after_rps: 240.0, ..API },
-    Flow { dimensions: &[("workspace_id", "globex")], before_rps: 60.0, after_rps: 160.0, ..API },
-    Flow { dimensions: &[("workspace_id", "initech")], before_rps: 200.0, after_rps: 300.0, ..API },
-    Flow { dimensions: &[("workspace_id", "hooli")], before_rps: 30.0, after_rps: 30.0, ..API },
-    Flow { dimensions: &[("workspace_id", "umbrella")], before_rps: 50.0, after_rps: 50.0, ..API },
+    Flow { dimensions: &[("workspace_id", "acme")], before_rps: 120.0, after_rps: 600.0, ..API },
+    Flow { dimensions: &[("workspace_id", "globex")], before_rps: 150.0, after_rps: 400.0, ..API },
+    Flow { dimensions: &[("workspace_id", "initech")], before_rps: 500.0, after_rps: 750.0, ..API },
+    Flow { dimensions: &[("workspace_id", "hooli")], before_rps: 75.0, after_rps: 75.0, ..API },
+    Flow { dimensions: &[("workspace_id", "umbrella")], before_rps: 120.0, after_rps: 120.0, ..API },
     Flow {
         service: "notify",
         bucket: "push",
@@ -253,7 +253,7 @@ mod tests {
         assert!(both().any(|(_, r)| r.mode == Mode::Observe && r.limit_rps.is_none()));
         assert!(both().any(|(f, r)| f.via == Via::Sidecar && denied(f, r)));
         let exception = both().find(|(_, r)| r.key == "initech").expect("there");
-        assert_eq!(exception.1.limit_rps, Some(400.0));
+        assert_eq!(exception.1.limit_rps, Some(1000.0));
         let per = |f: &Flow, r: &Row| f.bucket == "per-workspace" && denied(f, r);
         assert!(both().filter(|(f, r)| per(f, r)).count() >= 2, "a few values go over");
         assert!(both().filter(|(f, r)| f.bucket == "per-workspace" && !denied(f, r)).count() >= 2);
