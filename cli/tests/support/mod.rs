@@ -166,7 +166,13 @@ pub(crate) fn start_controller(dir: &Path, listen: &str, flags: &[&str]) -> Proc
     Process::server(dir, "controller", &args)
 }
 
-pub(crate) fn start_aggregator(dir: &Path, zone: &str, listen: &str, up: &str, flags: &[&str]) -> Process {
+pub(crate) fn start_aggregator(
+    dir: &Path,
+    zone: &str,
+    listen: &str,
+    up: &str,
+    flags: &[&str],
+) -> Process {
     let mut args = vec!["aggregator", "--listen", listen, "--http-listen", "127.0.0.1:0"];
     args.extend(["--region", "r1", "--zone", zone, "--controllers", up]);
     args.extend(flags);
