@@ -16,7 +16,6 @@ use crate::{check, demo, explain, load, node, status};
 #[command(
     name = "sluice",
     version,
-    propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 100

@@ -31,6 +31,11 @@ pub(crate) fn width() -> Option<usize> {
     is_terminal().then(|| usize::from(console::Term::stdout().size().1).max(40))
 }
 
+/// How many lines the terminal has, where standard output is one.
+pub(crate) fn height() -> Option<usize> {
+    is_terminal().then(|| usize::from(console::Term::stdout().size().0).max(10))
+}
+
 /// Tells the user something beside the output: progress, hints, failures.
 pub(crate) fn note(text: impl AsRef<str>) {
     // Nobody is left to tell when standard error is closed.

@@ -155,7 +155,12 @@ impl Demo {
             let rates = self.history.rates(LIVE_WINDOW);
             let frame = self.frame(elapsed, &rates);
             match &mut screen {
-                Some(screen) => screen.draw(&frame.lines(output::width()))?,
+                Some(screen) => {
+                    let mut lines = frame.lines(output::width());
+                    // A frame that fills the terminal would scroll, and not be drawn over.
+                    lines.truncate(output::height().unwrap_or(usize::MAX) - 1);
+                    screen.draw(&lines)?;
+                }
                 None => {
                     output::line(frame.header())?;
                     output::lines(frame.table().lines(None))?;

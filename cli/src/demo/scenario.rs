@@ -111,7 +111,12 @@ pub(crate) const FLOWS: [Flow; 13] = [
     Flow { dimensions: &[("workspace_id", "globex")], before_rps: 150.0, after_rps: 400.0, ..API },
     Flow { dimensions: &[("workspace_id", "initech")], before_rps: 500.0, after_rps: 750.0, ..API },
     Flow { dimensions: &[("workspace_id", "hooli")], before_rps: 75.0, after_rps: 75.0, ..API },
-    Flow { dimensions: &[("workspace_id", "umbrella")], before_rps: 120.0, after_rps: 120.0, ..API },
+    Flow {
+        dimensions: &[("workspace_id", "umbrella")],
+        before_rps: 120.0,
+        after_rps: 120.0,
+        ..API
+    },
     Flow {
         service: "notify",
         bucket: "push",

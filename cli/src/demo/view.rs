@@ -13,6 +13,17 @@ use super::scenario::Row;
 use crate::explain::{mode, scope};
 use crate::table::{Align, Table, percent, rate};
 
+/// From so many columns on there is room for everything.
+const WIDE: usize = 112;
+
+const BARS: &str = "Bars: # admitted, x dropped, ~ would be dropped (shadow), | the limit.";
+
+const LOOK_AT: &str = "\
+    Look at: checkout-web, acme, globex, push, zone-a and login are held to their limits; billing, \
+    hooli, umbrella, initech (which has a limit of its own) and zone-b lose nothing meanwhile; \
+    suggest is in shadow, downloads is only counted. Rates are a second, as the load itself counts \
+    them. The tick is 200 ms here, usually 1 s.";
+
 /// How many characters a bar has.
 const BAR: usize = 24;
 
@@ -35,13 +46,16 @@ pub(crate) struct Frame<'a> {
 impl Frame<'_> {
     /// The lines, none longer than `width`.
     pub(crate) fn lines(&self, width: Option<usize>) -> Vec<String> {
-        let mut lines = vec![self.header(), String::new()];
-        lines.extend(self.table().lines(width));
+        let most = width.unwrap_or(usize::MAX);
+        let mut lines = wrapped(&self.header(), most);
         lines.push(String::new());
-        lines.extend(footer(self.length.is_none()).map(str::to_owned));
-        if let Some(width) = width {
-            lines.iter_mut().for_each(|l| *l = console::truncate_str(l, width, "…").into_owned());
-        }
+        let table = if most < WIDE { self.narrow_table() } else { self.table() };
+        lines.extend(table.lines(width));
+        lines.push(String::new());
+        lines.extend(wrapped(BARS, most).into_iter().filter(|_| most >= WIDE));
+        lines.extend(wrapped(LOOK_AT, most.min(WIDE)));
+        let stop = if self.length.is_none() { "Ctrl-C stops." } else { "Ctrl-C stops early." };
+        lines.push(stop.to_owned());
         lines
     }
 
@@ -95,22 +109,51 @@ impl Frame<'_> {
         }
         table
     }
+
+    /// The same with what matters most, for 80 columns.
+    fn narrow_table(&self) -> Table {
+        let (left, right) = (|h| (h, Align::Left), |h| (h, Align::Right));
+        let mut table = Table::new([
+            left("bucket"),
+            left("key"),
+            right("limit"),
+            right("offered"),
+            right("admitted"),
+            right("dropped"),
+            right("would"),
+        ]);
+        for (row, rates) in self.rows.iter().zip(self.rates) {
+            table.row([
+                format!("{}/{}", row.service, row.bucket),
+                row.key.clone(),
+                row.limit_rps.map_or_else(|| "-".to_owned(), rate),
+                rate(rates.offered_rps),
+                rate(rates.admitted_rps),
+                blank_if_zero(rates.drop_share()),
+                blank_if_zero(rates.would_drop_share()),
+            ]);
+        }
+        table
+    }
 }
 
 fn blank_if_zero(share: f64) -> String {
     if share > 0.0 { percent(share) } else { "-".to_owned() }
 }
 
-fn footer(endless: bool) -> [&'static str; 4] {
-    [
-        "Bars: # admitted, x dropped, ~ would be dropped (shadow), | the limit. Every row is what the \
-         load itself counted.",
-        "Look at: checkout-web, acme, globex, push, zone-a and login are held to their limits; \
-         billing, hooli, initech",
-        "(its own limit) and zone-b lose nothing meanwhile; suggest is in shadow, downloads is only \
-         counted. Tick 200 ms.",
-        if endless { "Ctrl-C stops." } else { "Ctrl-C stops early." },
-    ]
+/// Lines of whole words, none longer than `most` unless one word is.
+fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// What was offered as a bar, scaled so that its limit is always at the same place.
@@ -128,21 +171,24 @@ fn bar(row: &Row, rates: &Rates) -> String {
     let admitted = place(rates.admitted_rps - rates.would_drop_rps);
     let would = place(rates.admitted_rps).max(admitted);
     let offered = place(rates.offered_rps).max(would);
-    let (green, red, yellow) = (Style::new().green(), Style::new().red(), Style::new().yellow());
-    let mut bar = String::new();
-    for cell in 0..BAR {
-        if row.limit_rps.is_some() && cell == BAR / 3 {
-            bar.push('|');
-        }
-        let shown = match cell {
-            c if c < admitted => green.apply_to('#').to_string(),
-            c if c < would => yellow.apply_to('~').to_string(),
-            c if c < offered => red.apply_to('x').to_string(),
-            _ => " ".to_owned(),
+    let paint = |cells: std::ops::Range<usize>| {
+        let part = |c: char, style: Style, from: usize, to: usize| {
+            let (from, to) = (from.max(cells.start), to.min(cells.end));
+            let text: String = std::iter::repeat_n(c, to.saturating_sub(from)).collect();
+            if text.is_empty() { text } else { style.apply_to(text).to_string() }
         };
-        bar.push_str(&shown);
+        [
+            part('#', Style::new().green(), 0, admitted),
+            part('~', Style::new().yellow(), admitted, would),
+            part('x', Style::new().red(), would, offered),
+            part(' ', Style::new(), offered, BAR),
+        ]
+        .concat()
+    };
+    if row.limit_rps.is_none() {
+        return paint(0..BAR);
     }
-    bar
+    [paint(0..BAR / 3), "|".to_owned(), paint(BAR / 3..BAR)].concat()
 }
 
 /// Draws frames over each other on a terminal.
@@ -313,8 +359,13 @@ mod tests {
     #[test]
     fn a_frame_shows_every_row_and_fits() {
         let rows = rows();
-        let lines = frame(&rows).lines(Some(100));
-        assert!(lines.iter().all(|l| console::measure_text_width(l) <= 100));
+        let fits =
+            |lines: &[String], most| lines.iter().all(|l| console::measure_text_width(l) <= most);
+        let narrow = frame(&rows).lines(Some(80));
+        assert!(fits(&narrow, 80), "{narrow:#?}");
+        assert!(narrow.join("\n").contains("66.0 %"), "{narrow:#?}");
+        let lines = frame(&rows).lines(Some(130));
+        assert!(fits(&lines, 130), "{lines:#?}");
         let text = console::strip_ansi_codes(&lines.join("\n")).into_owned();
         for told in
             ["7.0 s of 20 s", "over several limits", "25 sessions", "66.0 %", "50.0 %", "########|"]
