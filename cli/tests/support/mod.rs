@@ -1,5 +1,6 @@
 //! Real processes for tests: the `sluice` binary as users run it, Envoy, and an upstream that counts.
 #![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::fs;
 use std::io::{Read, Write};
