@@ -106,7 +106,7 @@ impl CountCell {
 
     /// The same on a shared cell. What one thread's step makes due is taken by it or left to the
     /// next; no step is lost, whatever the interleaving.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn draw_shared(&self, ratio: u32, hits: u32) -> bool {
         let step = u64::from(ratio) * u64::from(hits);
         let before = self.drawn.fetch_add(step, Ordering::Relaxed);
@@ -201,10 +201,9 @@ fn due(drawn: u64) -> u32 {
 /// A 32-bit hash of a unit. The second multiplication matters: after one, the thresholds of all
 /// cells still move in step from unit to unit.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the high half is the hash")]
 fn threshold(unit: u32) -> u32 {
-    let x = u64::from(unit).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    ((x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32
+    let x = unit.wrapping_mul(0x9e37_79b1);
+    (x ^ x >> 15).wrapping_mul(0x85eb_ca6b)
 }
 
 #[cfg(all(test, not(loom)))]

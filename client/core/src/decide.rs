@@ -54,7 +54,13 @@ pub(crate) struct At<'p> {
     owned: bool,
 }
 
-impl At<'_> {
+impl<'p> At<'p> {
+    /// On the cell that all threads share.
+    #[inline]
+    pub(crate) fn shared(slot: &'p Slot) -> Self {
+        Self { slot, cell: &slot.shared, owned: false }
+    }
+
     #[inline]
     pub(crate) fn count(&self, tally: Tally, hits: u32) {
         if self.owned {
@@ -85,7 +91,7 @@ impl Joined {
         let flags = slot.flags();
         if flags.denies() {
             self.droppers += 1;
-            self.first.get_or_insert_with(|| Outcome::dropped(slot.bucket(), flags.retry_ms()));
+            self.first.get_or_insert_with(|| slot.drop_outcome());
         } else {
             self.shadow.get_or_insert_with(|| slot.bucket());
         }
@@ -142,7 +148,24 @@ impl<C: CoarseClock> Decider<'_, C> {
         match &resolved.one {
             Some(one) => self.one(&one.slot, resolved, hits),
             None if resolved.nothing => self.none(resolved, hits),
+            None if resolved.each.is_some() => self.by_value(plan, resolved, request, hits),
             None => self.by_several(plan, resolved, request, hits),
+        }
+    }
+
+    /// Decides by the key of the request's one value; `resolved.each` says whose.
+    #[inline(never)]
+    fn by_value<D: Dimensions>(
+        self,
+        plan: &Plan,
+        resolved: &Resolved,
+        request: &D,
+        hits: u32,
+    ) -> Outcome {
+        let Some(per) = &resolved.each else { return self.none(resolved, hits) };
+        match self.value_slot(plan, per, request) {
+            Some(slot) => self.shared_one(slot, resolved, hits),
+            None => self.none(resolved, hits),
         }
     }
 
@@ -154,12 +177,6 @@ impl<C: CoarseClock> Decider<'_, C> {
         request: &D,
         hits: u32,
     ) -> Outcome {
-        if let Some(per) = &resolved.each {
-            return match self.value_slot(plan, per, request) {
-                Some(slot) => self.shared_one(slot, resolved, hits),
-                None => self.none(resolved, hits),
-            };
-        }
         if resolved.groups.is_empty() {
             return self.by_fixed(resolved, hits);
         }
@@ -316,20 +333,19 @@ impl<C: CoarseClock> Decider<'_, C> {
 
     /// The slot of the request's values: their own, or the overflow slot until they have one.
     /// `None` if the request lacks a dimension.
-    #[inline]
+    #[inline(always)]
     fn value_slot<'p, D: Dimensions>(
         self,
         plan: &'p Plan,
         per: &'p PerBucket,
         request: &D,
     ) -> Option<&'p Slot> {
-        if let [only] = &*per.dimensions {
-            let value = request.dimension(only)?;
-            if let Some(number) = find_single(&plan.values, &plan.hasher, per.number, value)
-                && let Some(slot) = plan.arena.touch(number)
-            {
-                return Some(slot);
-            }
+        if let [only] = &*per.dimensions
+            && let Some(value) = request.dimension(only)
+            && let Some(number) = find_single(&plan.values, &plan.hasher, per.number, value)
+            && let Some(slot) = plan.arena.touch(number)
+        {
+            return Some(slot);
         }
         self.slot_of_values(plan, per, request)
     }

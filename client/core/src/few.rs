@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::CoarseClock;
 use crate::cell::{ALL, CountCell, Tally};
-use crate::decide::{Decider, Joined, KeyVerdict};
+use crate::decide::{At, Decider, Joined, KeyVerdict, verdict};
 use crate::matcher::Resolved;
 use crate::outcome::Outcome;
 use crate::slot::{RuleSlot, Slot};
@@ -21,10 +21,14 @@ impl<C: CoarseClock> Decider<'_, C> {
         let own = stripe::with_own(self.limiter.id(), |cells| {
             Some((&cells.get(slot.place())?.0, &cells.get(slot.service_place())?.0))
         });
-        let Some((cell, service)) = own else { return self.shared_one(slot, resolved, hits) };
+        let Some((cell, service)) = own else { return self.any_one(slot, resolved, hits) };
         let ratio = slot.ratio();
-        if ratio != ALL && !draw_own(ratio, cell, hits) {
-            return self.refused(slot, cell, service, hits);
+        if ratio != ALL && (ratio == 0 || !cell.draw_owned(ratio, hits)) {
+            return if hits == 1 {
+                self.refused::<true>(slot, cell, service, 1)
+            } else {
+                self.refused::<false>(slot, cell, service, hits)
+            };
         }
         if !cell.has_budget(hits) {
             return self.capped(slot, cell, service, hits);
@@ -34,9 +38,17 @@ impl<C: CoarseClock> Decider<'_, C> {
         Outcome::ADMITTED
     }
 
-    /// The ratio of the one slot says no.
+    /// The ratio of the one slot says no. `ONE` says that `hits` is 1, so that the compiler need not
+    /// carry it over the call of the clock.
     #[inline(never)]
-    fn refused(self, slot: &Slot, cell: &CountCell, service: &CountCell, hits: u32) -> Outcome {
+    fn refused<const ONE: bool>(
+        self,
+        slot: &Slot,
+        cell: &CountCell,
+        service: &CountCell,
+        hits: u32,
+    ) -> Outcome {
+        let hits = if ONE { 1 } else { hits };
         if !slot.flags().asks_clock() {
             return counted_refusal(slot, cell, service, hits);
         }
@@ -47,7 +59,7 @@ impl<C: CoarseClock> Decider<'_, C> {
         // Only a deny bucket asks the clock.
         cell.count_owned(Tally::Alone, hits);
         service.count_owned(Tally::Alone, hits);
-        Outcome::dropped(slot.bucket(), slot.flags().retry_ms())
+        slot.drop_outcome()
     }
 
     /// The cap of the one slot says no.
@@ -61,33 +73,57 @@ impl<C: CoarseClock> Decider<'_, C> {
     }
 
     /// One slot that all threads count on: what most value keys are.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn shared_one(self, slot: &Slot, resolved: &Resolved, hits: u32) -> Outcome {
-        if slot.own_place().is_some() || slot.ratio() != ALL || !slot.shared.has_budget(hits) {
+        let ratio = slot.ratio();
+        if slot.own_place().is_some() {
             return self.any_one(slot, resolved, hits);
+        }
+        if ratio != ALL && (ratio == 0 || !slot.shared.draw_shared(ratio, hits)) {
+            return self.refused_shared(slot, resolved, KeyVerdict::Drawn, hits);
+        }
+        if !slot.shared.has_budget(hits) {
+            return self.refused_shared(slot, resolved, KeyVerdict::Capped, hits);
         }
         slot.shared.count_shared(Tally::Admitted, hits);
         self.count_service(resolved.service.as_deref(), Tally::Admitted, hits);
         Outcome::ADMITTED
     }
 
+    #[inline(never)]
+    fn refused_shared(
+        self,
+        slot: &Slot,
+        resolved: &Resolved,
+        verdict: KeyVerdict,
+        hits: u32,
+    ) -> Outcome {
+        let at = At::shared(slot);
+        self.counted_one(at, resolved, self.holds_not(slot, verdict), hits)
+    }
+
     /// One slot, whatever it says and whichever cells this thread may use.
     #[inline(never)]
     fn any_one(self, slot: &Slot, resolved: &Resolved, hits: u32) -> Outcome {
-        let (at, service) = (self.at(slot), resolved.service.as_deref());
-        if self.passes(at, hits) {
+        let at = self.at(slot);
+        self.counted_one(at, resolved, self.passes(at, hits), hits)
+    }
+
+    #[inline(always)]
+    fn counted_one(self, at: At<'_>, resolved: &Resolved, pass: bool, hits: u32) -> Outcome {
+        let (service, flags) = (resolved.service.as_deref(), at.slot.flags());
+        if pass {
             at.count(Tally::Admitted, hits);
             self.count_service(service, Tally::Admitted, hits);
             return Outcome::ADMITTED;
         }
         at.count(Tally::Alone, hits);
-        let flags = slot.flags();
         if flags.denies() {
             self.count_service(service, Tally::Alone, hits);
-            Outcome::dropped(slot.bucket(), flags.retry_ms())
+            at.slot.drop_outcome()
         } else {
             self.count_service(service, Tally::Admitted, hits);
-            Outcome::shadow_dropped(slot.bucket())
+            Outcome::shadow_dropped(at.slot.bucket())
         }
     }
 
@@ -101,52 +137,90 @@ impl<C: CoarseClock> Decider<'_, C> {
     ) -> Outcome {
         match fast_few(self.limiter.id(), rules, hits) {
             Some(admitted) => admitted,
-            None => self.drawing_few(rules, resolved, hits),
+            None if hits == 1 => self.drawing_few::<N, true>(rules, resolved, 1),
+            None => self.drawing_few::<N, false>(rules, resolved, hits),
         }
     }
 
+    /// `ONE` says that `hits` is 1, so that the compiler need not carry it.
     #[inline(never)]
-    fn drawing_few<const N: usize>(
+    fn drawing_few<const N: usize, const ONE: bool>(
         self,
         rules: &[Arc<RuleSlot>; N],
         resolved: &Resolved,
         hits: u32,
     ) -> Outcome {
-        let Some((own, counts)) = own_few(self.limiter.id(), rules) else {
+        let hits = if ONE { 1 } else { hits };
+        let Some((own, service)) = own_few(self.limiter.id(), rules) else {
             let slots = rules.iter().map(|r| &r.slot);
             return self.joined(slots, resolved.service.as_deref(), hits);
         };
-        let mut verdicts = [KeyVerdict::Pass; N];
-        let mut refused = false;
+        let mut drawn = [true; N];
+        let mut all_drawn = true;
         for i in 0..N {
-            verdicts[i] = own_verdict(&rules[i].slot, own[i], hits);
-            refused |= verdicts[i] != KeyVerdict::Pass;
+            drawn[i] = draw_own(rules[i].slot.ratio(), own[i], hits);
+            all_drawn &= drawn[i];
         }
-        if refused {
-            return self.refused_few(rules, &own, counts, verdicts, hits);
+        if own.iter().any(|cell| !cell.has_budget(hits)) {
+            return self.reconsidered_few(rules, (own, service), drawn, hits);
         }
-        own.into_iter().for_each(|cell| cell.count_owned(Tally::Admitted, hits));
-        counts.count_owned(Tally::Admitted, hits);
-        Outcome::ADMITTED
+        if all_drawn {
+            own.into_iter().for_each(|cell| cell.count_owned(Tally::Admitted, hits));
+            service.count_owned(Tally::Admitted, hits);
+            return Outcome::ADMITTED;
+        }
+        self.refused_few(rules, (own, service), drawn, hits)
     }
 
-    /// At least one of several slots says no.
+    /// Some ratios of several say no; no cap does.
     #[inline(always)]
     fn refused_few<const N: usize>(
         self,
         rules: &[Arc<RuleSlot>; N],
-        own: &[&CountCell; N],
-        service: &CountCell,
-        verdicts: [KeyVerdict; N],
+        cells: ([&CountCell; N], &CountCell),
+        drawn: [bool; N],
+        hits: u32,
+    ) -> Outcome {
+        let (own, service) = cells;
+        let (mut droppers, mut asks_clock, mut first) = (0, false, N);
+        for i in 0..N {
+            let flags = rules[i].slot.flags();
+            if !drawn[i] && flags.denies() {
+                first = if droppers == 0 { i } else { first };
+                droppers += 1;
+                asks_clock |= flags.asks_clock();
+            }
+        }
+        if asks_clock && self.limiter.now() > self.limiter.shared().stale_at() {
+            return self.reconsidered_few(rules, cells, drawn, hits);
+        }
+        let Some(dropper) = rules.get(first) else {
+            // Only shadows would drop it.
+            return self.reconsidered_few(rules, cells, drawn, hits);
+        };
+        for (i, cell) in own.into_iter().enumerate() {
+            let alone = droppers == 1 && i == first;
+            cell.count_owned(if alone { Tally::Alone } else { Tally::Blocked }, hits);
+        }
+        service.count_owned(if droppers == 1 { Tally::Alone } else { Tally::Blocked }, hits);
+        dropper.slot.drop_outcome()
+    }
+
+    /// Several slots of which some say no, with all that may change that.
+    #[inline(never)]
+    fn reconsidered_few<const N: usize>(
+        self,
+        rules: &[Arc<RuleSlot>; N],
+        (own, service): ([&CountCell; N], &CountCell),
+        drawn: [bool; N],
         hits: u32,
     ) -> Outcome {
         let mut joined = Joined::default();
         let mut passes = [true; N];
         for i in 0..N {
-            if verdicts[i] != KeyVerdict::Pass {
-                passes[i] = self.holds_not(&rules[i].slot, verdicts[i]);
-                joined.add(&rules[i].slot, passes[i]);
-            }
+            let slot = &rules[i].slot;
+            passes[i] = self.holds_not(slot, verdict(own[i], drawn[i], hits));
+            joined.add(slot, passes[i]);
         }
         for i in 0..N {
             own[i].count_owned(joined.tally(&rules[i].slot, passes[i]), hits);
@@ -159,11 +233,13 @@ impl<C: CoarseClock> Decider<'_, C> {
 /// Nothing to draw, a stripe at hand, room under every cap: admitted and counted, or nothing done.
 #[inline(always)]
 fn fast_few<const N: usize>(id: u64, rules: &[Arc<RuleSlot>; N], hits: u32) -> Option<Outcome> {
+    // All ratios together are "all" only if each is.
+    if rules.iter().fold(ALL, |all, rule| all & rule.slot.ratio()) != ALL {
+        return None;
+    }
     let (own, service) = own_few(id, rules)?;
-    for i in 0..N {
-        if rules[i].slot.ratio() != ALL || !own[i].has_budget(hits) {
-            return None;
-        }
+    if own.iter().any(|cell| !cell.has_budget(hits)) {
+        return None;
     }
     own.into_iter().for_each(|cell| cell.count_owned(Tally::Admitted, hits));
     service.count_owned(Tally::Admitted, hits);
@@ -187,19 +263,14 @@ fn own_few<const N: usize>(
 
 #[inline(always)]
 fn draw_own(ratio: u32, cell: &CountCell, hits: u32) -> bool {
-    ratio != 0 && cell.draw_owned(ratio, hits)
+    // Of 0 and "all" there is nothing to draw; one comparison tells both from the rest.
+    if ratio.wrapping_add(1) > 1 { cell.draw_owned(ratio, hits) } else { is_all(ratio) }
 }
 
-#[inline(always)]
-fn own_verdict(slot: &Slot, cell: &CountCell, hits: u32) -> KeyVerdict {
-    let ratio = slot.ratio();
-    if ratio != ALL && !draw_own(ratio, cell, hits) {
-        KeyVerdict::Drawn
-    } else if cell.has_budget(hits) {
-        KeyVerdict::Pass
-    } else {
-        KeyVerdict::Capped
-    }
+/// Cold only in the sense that the compiler shall put it out of the way.
+#[cold]
+fn is_all(ratio: u32) -> bool {
+    ratio != 0
 }
 
 #[cold]
@@ -215,7 +286,7 @@ fn counted_refusal(slot: &Slot, cell: &CountCell, service: &CountCell, hits: u32
     let flags = slot.flags();
     if flags.denies() {
         service.count_owned(Tally::Alone, hits);
-        Outcome::dropped(slot.bucket(), flags.retry_ms())
+        slot.drop_outcome()
     } else {
         service.count_owned(Tally::Admitted, hits);
         Outcome::shadow_dropped(slot.bucket())

@@ -34,12 +34,13 @@ impl Hasher {
     fn absorb(&self, mut h: u64, bytes: &[u8]) -> u64 {
         if let (Some(first), Some(last)) = (bytes.first_chunk::<16>(), bytes.last_chunk::<16>()) {
             h = self.step(h, first);
-            if let Some((_, rest)) = bytes.split_at_checked(16)
-                && rest.len() > 16
+            let mut rest = bytes;
+            while rest.len() > 32
+                && let Some((_, more)) = rest.split_at_checked(16)
+                && let Some(next) = more.first_chunk::<16>()
             {
-                for chunk in rest.as_chunks::<16>().0 {
-                    h = self.step(h, chunk);
-                }
+                h = self.step(h, next);
+                rest = more;
             }
             // In any case: these overlap what was taken in, or repeat it.
             self.step(h, last)
@@ -71,14 +72,18 @@ pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     if !equal(first_a, first_b) || !equal(last_a, last_b) {
         return false;
     }
-    if a.len() <= 32 {
-        return true;
-    }
-    let middle = a.as_chunks::<16>().0.iter().zip(b.as_chunks::<16>().0).skip(1);
-    for (x, y) in middle {
-        if !equal(x, y) {
+    // What lies between the first and the last 16, if anything does.
+    let (mut a, mut b) = (a, b);
+    while a.len() > 32
+        && let (Some((_, more_a)), Some((_, more_b))) =
+            (a.split_at_checked(16), b.split_at_checked(16))
+        && let (Some(next_a), Some(next_b)) =
+            (more_a.first_chunk::<16>(), more_b.first_chunk::<16>())
+    {
+        if !equal(next_a, next_b) {
             return false;
         }
+        (a, b) = (more_a, more_b);
     }
     true
 }

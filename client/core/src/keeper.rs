@@ -17,6 +17,7 @@ use sluicegate_model::{
 };
 
 use crate::cell::{ALL, Raw};
+use crate::grow::make_room;
 use crate::matcher::ServicePlan;
 use crate::plan::{Named, Plan, Shared};
 use crate::slot::{Flags, Fold, RuleSlot, ServiceSlot, Slot};
@@ -384,6 +385,7 @@ impl Keeper {
                 i
             }
             None => {
+                make_room(&mut self.records, 1);
                 self.records.push(record);
                 u32::try_from(self.records.len() - 1).unwrap_or(u32::MAX)
             }

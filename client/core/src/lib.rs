@@ -9,6 +9,7 @@ mod cell;
 mod decide;
 mod each;
 mod few;
+mod grow;
 mod hash;
 mod keeper;
 mod limiter;

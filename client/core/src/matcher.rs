@@ -39,7 +39,7 @@ pub(crate) trait Dimensions {
     /// One that is not built in.
     fn named(&self, name: &str) -> Option<&str>;
 
-    #[inline]
+    #[inline(always)]
     fn dimension(&self, dimension: &Dimension) -> Option<&str> {
         match dimension {
             Dimension::Named(name) => self.named(name.as_str()),
@@ -100,11 +100,14 @@ pub(crate) struct Resolved {
     pub(crate) groups: Box<[Box<[Candidate]>]>,
 }
 
+/// What is asked of dimensions; all must hold.
+type Conditions = Box<[(Dimension, Patterns)]>;
+
 /// A bucket whose caller and procedure fit, with what is left to ask.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    on: Box<[(Dimension, Patterns)]>,
-    not: Box<[Box<[(Dimension, Patterns)]>]>,
+    on: Conditions,
+    not: Box<[Conditions]>,
     pub(crate) counted: Counted,
 }
 
@@ -270,7 +273,7 @@ impl ServicePlan {
 }
 
 /// The conditions of `of` on dimensions, or `None` if caller or procedure do not fit.
-fn left_to_ask(of: &Match, request: &Request<'_>) -> Option<Box<[(Dimension, Patterns)]>> {
+fn left_to_ask(of: &Match, request: &Request<'_>) -> Option<Conditions> {
     let fit = fits(&of.caller, Request::dimension(request, "caller"))
         && fits(&of.procedure, Request::dimension(request, "procedure"));
     let conditions = of.dimensions.iter().filter(|(_, p)| !p.is_empty());

@@ -7,8 +7,9 @@ use sluicegate_model::{AdmitRatio, Limit, Name};
 
 const ADMIT: u64 = 1;
 const SHADOW: u64 = 2;
-const DROP: u64 = 4;
-const RETRY_SHIFT: u32 = 8;
+const DROPPED: NonZeroU64 = NonZeroU64::MIN.saturating_add(3);
+/// Below it stand flags of a slot, which an outcome replaces by its own.
+pub(crate) const RETRY_SHIFT: u32 = 8;
 const BUCKET_SHIFT: u32 = 32;
 
 /// The longest `retry_after` that an outcome can tell, about 4.6 hours.
@@ -73,10 +74,10 @@ impl Outcome {
         Self(NonZeroU64::MIN | (u64::from(bucket) << BUCKET_SHIFT | ADMIT | SHADOW))
     }
 
-    #[inline]
-    pub(crate) fn dropped(bucket: u32, retry_ms: u32) -> Self {
-        let word = u64::from(bucket) << BUCKET_SHIFT | u64::from(retry_ms) << RETRY_SHIFT | DROP;
-        Self(NonZeroU64::new(word).unwrap_or(NonZeroU64::MIN))
+    /// A drop by the key whose tag is `tag`: bucket and time to come back stand where they do here.
+    #[inline(always)]
+    pub(crate) fn dropped(tag: u64) -> Self {
+        Self(DROPPED | (tag & !((1 << RETRY_SHIFT) - 1)))
     }
 
     /// Whether the request goes through.
@@ -88,7 +89,6 @@ impl Outcome {
 
     /// The outcome in full.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "the fields of the word")]
     pub fn details(self) -> Decision {
         let word = self.0.get();
         let bucket = BucketRef((word >> BUCKET_SHIFT) as u32);
@@ -115,7 +115,7 @@ mod tests {
             shadow.details(),
             Decision::Admit { shadow_dropped_by: Some(BucketRef(u32::MAX)) }
         );
-        let drop = Outcome::dropped(0, MAX_RETRY_MS);
+        let drop = Outcome::dropped(u64::from(MAX_RETRY_MS) << RETRY_SHIFT | 0xff);
         assert!(!drop.is_admitted());
         let retry_after = Duration::from_millis(u64::from(MAX_RETRY_MS));
         assert_eq!(drop.details(), Decision::Drop { bucket: BucketRef(0), retry_after });

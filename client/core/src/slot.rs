@@ -4,14 +4,13 @@
 use sluicegate_model::{Counts, Mode};
 
 use crate::cell::{ALL, CountCell, Raw};
-use crate::outcome::MAX_RETRY_MS;
-use crate::sync::{AtomicU32, Mutex, Ordering, lock};
+use crate::outcome::{MAX_RETRY_MS, Outcome, RETRY_SHIFT};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 const SHADOW: u32 = 1;
 const OBSERVE: u32 = 2;
 const KEEP: u32 = 4;
 const CLOSED: u32 = 8;
-const RETRY_SHIFT: u32 = 8;
 
 /// The place that no stripe has: counts go to the shared cells.
 pub(crate) const NO_PLACE: u16 = u16::MAX;
@@ -80,8 +79,9 @@ pub(crate) struct Slot {
     ratio: AtomicU32,
     /// Where in its stripe a thread counts the key.
     place: AtomicU32,
-    flags: AtomicU32,
-    bucket: AtomicU32,
+    /// The number of its bucket in the high half, its flags in the low one: together most of what a
+    /// drop tells.
+    tag: AtomicU64,
     pub(crate) shared: CountCell,
 }
 
@@ -90,8 +90,7 @@ impl Slot {
         Self {
             ratio: AtomicU32::new(ALL),
             place: AtomicU32::new(u32::from(NO_PLACE)),
-            flags: AtomicU32::new(0),
-            bucket: AtomicU32::new(0),
+            tag: AtomicU64::new(0),
             shared: CountCell::shared(random),
         }
     }
@@ -119,28 +118,38 @@ impl Slot {
     }
 
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
     pub(crate) fn flags(&self) -> Flags {
-        Flags(self.flags.load(Ordering::Relaxed))
+        Flags(self.tag.load(Ordering::Relaxed) as u32)
     }
 
+    /// The number of its bucket.
     #[inline]
     pub(crate) fn bucket(&self) -> u32 {
-        self.bucket.load(Ordering::Relaxed)
+        (self.tag.load(Ordering::Relaxed) >> 32) as u32
+    }
+
+    /// What a drop by this key tells.
+    #[inline]
+    pub(crate) fn drop_outcome(&self) -> Outcome {
+        Outcome::dropped(self.tag.load(Ordering::Relaxed))
     }
 
     /// Begins a key: nothing drawn, no cap, shared cells.
     pub(crate) fn assign(&self, bucket: u32, flags: Flags) {
-        self.bucket.store(bucket, Ordering::Relaxed);
-        self.set_flags(flags);
+        self.tag.store(u64::from(bucket) << 32 | u64::from(flags.0), Ordering::Relaxed);
         self.set_places(NO_PLACE, NO_PLACE);
         self.set_ratio(if flags.is_closed() { 0 } else { ALL });
         self.shared.set_budget(None);
     }
 
+    /// Only the keeper writes, so reading and writing need not be one step.
     pub(crate) fn set_flags(&self, flags: Flags) {
-        self.flags.store(flags.0, Ordering::Relaxed);
+        let bucket = u64::from(self.bucket()) << 32;
+        self.tag.store(bucket | u64::from(flags.0), Ordering::Relaxed);
     }
 
+    /// Sets the ratio.
     pub(crate) fn set_ratio(&self, ratio: u32) {
         self.ratio.store(ratio, Ordering::Release);
     }

@@ -79,15 +79,8 @@ pub(crate) fn find_single(
         return None;
     }
     let shape = u64::from(per) << LENGTH_BITS | value.len() as u64;
-    let found = table.find(hasher.hash(shape, [value]), |entry| {
-        let bytes: &[u8] = match &entry.long {
-            None => &entry.short,
-            Some(long) => long,
-        };
-        let bytes = bytes.get(..value.len());
-        entry.shape == shape && bytes.is_some_and(|own| same(own, value.as_bytes()))
-    });
-    found.map(|(number, _)| number)
+    let hash = hasher.hash(shape, [value]);
+    table.find(hash, |entry| entry.is_single(shape, value)).map(|(number, _)| number)
 }
 
 /// The values of one key: 64 bytes with its place in the table, up to 32 bytes of text in it.
@@ -112,6 +105,18 @@ impl ValueEntry {
             None => Some(text.into_boxed_slice()),
         };
         Self { shape: query.shape, short, long }
+    }
+
+    #[inline(always)]
+    fn is_single(&self, shape: u64, value: &str) -> bool {
+        if self.shape != shape {
+            return false;
+        }
+        let bytes: &[u8] = match &self.long {
+            None => &self.short,
+            Some(long) => long,
+        };
+        bytes.get(..value.len()).is_some_and(|own| same(own, value.as_bytes()))
     }
 
     #[inline]
@@ -176,7 +181,7 @@ impl Arena {
     }
 
     /// The slot of a value that a request shows, marked as touched.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn touch(&self, number: usize) -> Option<&Slot> {
         let chunk = self.chunks.get(number / CHUNK)?.get()?;
         let bit = 1 << (number % CHUNK);

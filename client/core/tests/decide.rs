@@ -401,8 +401,9 @@ fn threads_that_decide_through_reloads_lose_no_count() {
                     let values: Vec<String> = (0..50).map(|i| format!("{}", i * (t + 1))).collect();
                     let handle = limiter.prepare(&request("web", &[("ws", "0")]));
                     let mut n = 0;
+                    let mut turn = values.iter().cycle();
                     while !stop.load(Ordering::Relaxed) {
-                        let ws = &values[n as usize % 50];
+                        let ws = turn.next().expect("a cycle");
                         let _ = limiter.decide(&request("web", &[("ws", ws)]));
                         let _ = handle.decide();
                         n += 2;

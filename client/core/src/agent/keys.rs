@@ -11,6 +11,7 @@ use super::cap::{BUDGET_HORIZON, Cap, Flow};
 use super::control::{Control, Moment, Share, Verdict};
 use super::ledger::{Ledger, LineId};
 use super::meters::AgentCounters;
+use crate::grow::make_room;
 use crate::{Keeper, KeyEvent, KeyHandle, Settings};
 
 /// From this rate on (in this client) threads count a key apart.
@@ -122,6 +123,8 @@ impl Keys {
                     self.fresh.push(key);
                     let at = key.index();
                     if self.all.len() <= at {
+                        let more = at + 1 - self.all.len();
+                        make_room(&mut self.all, more);
                         self.all.resize_with(at + 1, || None);
                     }
                     self.all[at] = Some(Key {

@@ -15,6 +15,7 @@ use sluicegate_model::{Counts, Entry, KeyId, KeyName, KeyValues, Report, Service
 use self::services::Services;
 
 use crate::KeyHandle;
+use crate::grow::make_room;
 
 /// The most entries of one report. More keys than that wait until what is on its way is
 /// acknowledged.
@@ -170,6 +171,7 @@ impl Ledger {
             self.lines[id as usize] = line;
             return id;
         }
+        make_room(&mut self.lines, 1);
         self.lines.push(line);
         index(self.lines.len() - 1)
     }
@@ -451,6 +453,7 @@ impl Ledger {
             self.ids[id as usize] = line;
             return id;
         }
+        make_room(&mut self.ids, 1);
         self.ids.push(line);
         index(self.ids.len() - 1)
     }

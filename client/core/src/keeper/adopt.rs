@@ -6,6 +6,7 @@ use std::time::Duration;
 use sluicegate_model::{Per, Request, Time};
 
 use super::{Keeper, KeyEvent, KeyHandle, LEAVING, Record, flags_of};
+use crate::grow::make_room;
 use crate::plan::Identity;
 use crate::slot::{Fold, NO_PLACE};
 use crate::sync::Ordering;
@@ -81,7 +82,7 @@ impl Keeper {
             self.publish(|plan| {
                 let live = plan.identities.shown();
                 let live = live.map(|(number, id)| (plan.hash_of(&id.request()), number));
-                let next = plan.identities.followed_by(known + 1, |_| true, live);
+                let next = plan.identities.followed_by(known * 2, |_| true, live);
                 plan.identities = Arc::new(next);
             });
         }
@@ -166,6 +167,7 @@ impl Keeper {
         }
         let next = self.numbers.records.len();
         let number = u32::try_from(next).ok().filter(|_| next < most)?;
+        make_room(&mut self.numbers.records, 1);
         self.numbers.records.push(u32::MAX);
         Some(number)
     }
@@ -174,10 +176,11 @@ impl Keeper {
         if self.plan.values.has_room(self.numbers.indexed, number) {
             return;
         }
-        // Room for as many again: much of the index may be hidden entries, which go.
+        // A quarter more than needed: there are many values or few, and copying is rare either way.
         let live = self.live_values();
         self.numbers.indexed = live.len();
-        let room = (number + 1).max(live.len() + live.len() / 2);
+        let needed = (number + 1).max(live.len());
+        let room = (needed + needed / 4 + 64).min(self.shared.most_values);
         self.publish(|plan| {
             let next = plan.values.followed_by(room, |_| true, live.into_iter());
             plan.values = Arc::new(next);
