@@ -385,6 +385,7 @@ fn elapsed(start: u64) -> f64 {
 struct Random(u64);
 
 impl Random {
+    #[expect(clippy::cast_possible_truncation, reason = "less than n")]
     fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
