@@ -5,6 +5,7 @@
 //! It drives the table itself, as an agent would, and knows nothing of agents or wires.
 #![expect(clippy::print_stdout, reason = "it is a program that reports to its caller")]
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::env;
 use std::hint::black_box;
@@ -115,11 +116,14 @@ impl World {
         let (limiter, mut keeper) = limiter(&settings, Coarse, 42, Coarse.now());
         let of = Arc::new(buckets(args));
         keeper.configure(Coarse.now(), std::slice::from_ref(&of));
-        let per_value = args.case == "per-value";
         let mut random = Random(7);
-        let among = if per_value { VALUES } else { IDENTITIES };
+        let values = match args.case.as_str() {
+            "per-value" => values(VALUES),
+            "descriptor" => values(args.buckets),
+            _ => Vec::new(),
+        };
+        let among = if values.is_empty() { IDENTITIES } else { values.len() };
         let order = (0..ORDER).map(|_| random.below(among)).collect();
-        let values = if per_value { values() } else { Vec::new() };
         Self { limiter, keeper, identities: identities(args), values, order }
     }
 
@@ -179,8 +183,12 @@ fn identities(args: &Args) -> Vec<[String; 3]> {
     (0..IDENTITIES).map(made).collect()
 }
 
-fn values() -> Vec<String> {
-    (0..VALUES).map(|i| format!("ws-{i:09}")).collect()
+fn values(count: usize) -> Vec<String> {
+    (0..count).map(value).collect()
+}
+
+fn value(i: usize) -> String {
+    format!("ws-{i:09}")
 }
 
 fn caller_of(identity: usize, args: &Args) -> usize {
@@ -216,6 +224,15 @@ fn buckets(args: &Args) -> ServiceBuckets {
                 overflow: Overflow::Observe,
             });
             buckets.push(each);
+        }
+        "descriptor" => {
+            for i in 0..args.buckets {
+                let dimension = Name::new(DIMENSION).expect("a name");
+                let exact = vec![Pattern::Exact(value(i).into())];
+                let dimensions = BTreeMap::from([(dimension, exact)]);
+                let on = Match { dimensions, ..Match::default() };
+                buckets.push(bucket(format!("b-{i}"), on));
+            }
         }
         _ => {}
     }
@@ -276,6 +293,14 @@ fn run(args: &Args, world: &World, thread: usize, barrier: &Barrier) -> (f64, us
             let requests: Vec<Request<'_>> =
                 identities.iter().cycle().zip(&shown).map(|(t, d)| request(t, d)).collect();
             measure(args, world, thread, barrier, &requests, |r| limiter.decide(r))
+        }
+        "descriptor" => {
+            let verdicts = RefCell::new(Vec::new());
+            measure(args, world, thread, barrier, &world.values, |value| {
+                let dimensions = [(DIMENSION, value.as_str())];
+                let descriptor = request(&identities[0], &dimensions);
+                limiter.decide_each(&[descriptor], 1, &mut verdicts.borrow_mut())
+            })
         }
         _ => {
             let requests: Vec<Request<'_>> = identities.iter().map(|t| request(t, &[])).collect();

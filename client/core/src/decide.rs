@@ -9,7 +9,8 @@ use std::sync::Arc;
 use sluicegate_model::{Per, Request};
 
 use crate::cell::{ALL, CountCell, Tally};
-use crate::matcher::{Candidate, Counted, Dimensions, Resolved, ServicePlan};
+use crate::matcher::{Counted, Resolved, ServicePlan};
+use crate::open::{Candidate, Dimensions};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::slot::{RuleSlot, ServiceSlot, Slot};
@@ -180,12 +181,6 @@ impl<C: CoarseClock> Decider<'_, C> {
         if resolved.groups.is_empty() {
             return self.by_fixed(resolved, hits);
         }
-        if let ([], [group]) = (&*resolved.fixed, &*resolved.groups) {
-            return match self.pick(plan, group, request) {
-                Some(slot) => self.one(slot, resolved, hits),
-                None => self.none(resolved, hits),
-            };
-        }
         let fixed = resolved.fixed.iter().map(|r| &r.slot);
         let open = self.open_slots(plan, resolved, request);
         self.joined(fixed.chain(open), resolved.service.as_deref(), hits)
@@ -309,26 +304,20 @@ impl<C: CoarseClock> Decider<'_, C> {
         resolved: &'p Resolved,
         request: &'p D,
     ) -> impl Iterator<Item = &'p Slot> {
-        resolved.groups.iter().filter_map(move |group| self.pick(plan, group, request))
+        let counting = resolved.groups.iter().flat_map(move |group| group.counting(request));
+        counting.filter_map(move |candidate| self.slot_of(plan, candidate, request))
     }
 
-    /// The slot of the first candidate that fits.
-    #[inline]
-    pub(crate) fn pick<'p, D: Dimensions>(
+    fn slot_of<'p, D: Dimensions>(
         self,
         plan: &'p Plan,
-        group: &'p [Candidate],
+        candidate: &'p Candidate,
         request: &D,
     ) -> Option<&'p Slot> {
-        group.iter().find_map(|candidate| {
-            if !candidate.fits(request) {
-                return None;
-            }
-            match &candidate.counted {
-                Counted::Whole(rule) => Some(&rule.slot),
-                Counted::Each(per) => self.value_slot(plan, per, request),
-            }
-        })
+        match &candidate.counted {
+            Counted::Whole(rule) => Some(&rule.slot),
+            Counted::Each(per) => self.value_slot(plan, per, request),
+        }
     }
 
     /// The slot of the request's values: their own, or the overflow slot until they have one.
@@ -364,7 +353,7 @@ impl<C: CoarseClock> Decider<'_, C> {
         }
         let query = Query::new(&plan.hasher, per.number, parts, per.dimensions.len());
         if let Some(query) = &query
-            && let Some((number, _)) = plan.values.find(query.hash, |e| e.is(query))
+            && let Some((number, _)) = plan.values.find(query.hash, query)
             && let Some(slot) = plan.arena.touch(number)
         {
             return Some(slot);

@@ -18,7 +18,7 @@ use sluicegate_model::{
 
 use crate::cell::{ALL, Raw};
 use crate::grow::make_room;
-use crate::matcher::ServicePlan;
+use crate::matcher::{Resolved, ServicePlan};
 use crate::plan::{Named, Plan, Shared};
 use crate::slot::{Flags, Fold, RuleSlot, ServiceSlot, Slot};
 use crate::stripe::Stripes;
@@ -76,6 +76,8 @@ pub struct Keeper {
     pers: Vec<Option<PerState>>,
     numbers: Numbers,
     known_identities: usize,
+    /// What identities resolve to, by service and class: most of very many identities share it.
+    resolved: HashMap<(Name, Vec<usize>), Arc<Resolved>>,
     places: Places,
     /// Keys with a place in the stripes.
     promoted: Vec<u32>,
@@ -161,6 +163,7 @@ impl Keeper {
             pers: Vec::new(),
             numbers: Numbers::default(),
             known_identities: 0,
+            resolved: HashMap::new(),
             places: Places::default(),
             promoted: Vec::new(),
             leaving: VecDeque::new(),

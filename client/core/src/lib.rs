@@ -16,6 +16,7 @@ mod limiter;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod matcher;
+mod open;
 mod outcome;
 mod plan;
 mod settings;

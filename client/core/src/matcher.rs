@@ -1,15 +1,15 @@
 //! Which buckets count a request: the buckets of a service, indexed so that ten thousand of them do
-//! not cost ten thousand comparisons, and what remains to be asked once caller and procedure are
-//! known.
+//! not cost ten thousand comparisons, and what a caller and procedure come down to. What is left to
+//! ask of dimensions is in `open`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use sluicegate_model::{
     Bucket, Match, Name, Pattern, Patterns, Request, Scope, Select, ServiceBuckets, Specificity,
 };
 
-use crate::hash::same;
+use crate::open::{ByValue, Candidate, Conditions, Dimension, Group, add, exact, fits};
 use crate::slot::{RuleSlot, ServiceSlot};
 use crate::values::PerBucket;
 
@@ -32,57 +32,6 @@ pub(crate) struct ServicePlan {
     index: Index,
 }
 
-/// What a request shows beside its service: borrowed from the request, or owned by a handle.
-pub(crate) trait Dimensions {
-    fn caller(&self) -> &str;
-    fn procedure(&self) -> &str;
-    /// One that is not built in.
-    fn named(&self, name: &str) -> Option<&str>;
-
-    #[inline(always)]
-    fn dimension(&self, dimension: &Dimension) -> Option<&str> {
-        match dimension {
-            Dimension::Named(name) => self.named(name.as_str()),
-            Dimension::Caller => Some(self.caller()).filter(|v| !v.is_empty()),
-            Dimension::Procedure => Some(self.procedure()).filter(|v| !v.is_empty()),
-        }
-    }
-}
-
-impl Dimensions for Request<'_> {
-    fn caller(&self) -> &str {
-        self.caller
-    }
-
-    fn procedure(&self) -> &str {
-        self.procedure
-    }
-
-    #[inline(always)]
-    fn named(&self, name: &str) -> Option<&str> {
-        let is = |n: &str| n.len() == name.len() && same(n.as_bytes(), name.as_bytes());
-        self.dimensions.iter().find(|(n, _)| is(n)).map(|(_, v)| *v)
-    }
-}
-
-/// A dimension, told apart beforehand so that no request compares its name with the built-in ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Dimension {
-    Caller,
-    Procedure,
-    Named(Name),
-}
-
-impl Dimension {
-    pub(crate) fn new(name: &Name) -> Self {
-        match name.as_str() {
-            "caller" => Self::Caller,
-            "procedure" => Self::Procedure,
-            _ => Self::Named(name.clone()),
-        }
-    }
-}
-
 /// What an identity (service, caller, procedure) comes down to.
 #[derive(Debug, Default)]
 pub(crate) struct Resolved {
@@ -96,38 +45,8 @@ pub(crate) struct Resolved {
     pub(crate) each: Option<Arc<PerBucket>>,
     /// Slots that count whatever the dimensions are.
     pub(crate) fixed: Box<[Arc<RuleSlot>]>,
-    /// Of each group the first candidate that fits the dimensions counts, if any does.
-    pub(crate) groups: Box<[Box<[Candidate]>]>,
-}
-
-/// What is asked of dimensions; all must hold.
-type Conditions = Box<[(Dimension, Patterns)]>;
-
-/// A bucket whose caller and procedure fit, with what is left to ask.
-#[derive(Debug)]
-pub(crate) struct Candidate {
-    on: Conditions,
-    not: Box<[Conditions]>,
-    pub(crate) counted: Counted,
-}
-
-impl Candidate {
-    fn is_certain(&self) -> bool {
-        self.on.is_empty() && self.not.is_empty() && matches!(self.counted, Counted::Whole(_))
-    }
-
-    #[inline]
-    pub(crate) fn fits<D: Dimensions>(&self, request: &D) -> bool {
-        all_fit(&self.on, request) && !self.not.iter().any(|n| all_fit(n, request))
-    }
-}
-
-fn all_fit<D: Dimensions>(conditions: &[(Dimension, Patterns)], request: &D) -> bool {
-    conditions.iter().all(|(name, patterns)| fits(patterns, request.dimension(name)))
-}
-
-fn fits(patterns: &Patterns, value: Option<&str>) -> bool {
-    patterns.is_empty() || value.is_some_and(|v| patterns.iter().any(|p| p.matches(v)))
+    /// Buckets that count or not as the dimensions say.
+    pub(crate) groups: Box<[Group]>,
 }
 
 impl ServicePlan {
@@ -184,9 +103,7 @@ impl ServicePlan {
     /// What the caller and procedure of `request` come down to. If `closed`, its dimensions are all
     /// there ever will be, so that only the values of `per` are left to look up.
     pub(crate) fn resolve(&self, request: &Request<'_>, closed: bool) -> Resolved {
-        let mut places: Vec<usize> = self.index.candidates(request).collect();
-        places.sort_unstable();
-        let candidates = places.into_iter().filter_map(|place| {
+        let candidates = self.sorted_places(request).into_iter().filter_map(|place| {
             let candidate = if closed {
                 self.fits(place, request).then(|| self.certain(place)).flatten()
             } else {
@@ -194,42 +111,65 @@ impl ServicePlan {
             };
             candidate.map(|c| (place, c))
         });
-        let groups = match self.of.select {
-            Select::All => candidates.map(|(_, c)| vec![c]).collect(),
-            Select::MostSpecific => self.by_scope(candidates),
-        };
-        let (mut fixed, mut open) = (Vec::new(), Vec::new());
-        for group in groups {
-            match group.first() {
-                Some(Candidate { counted: Counted::Whole(rule), .. }) if group[0].is_certain() => {
-                    fixed.push(rule.clone());
+        let (mut fixed, mut groups) = (Vec::new(), Vec::new());
+        match self.of.select {
+            Select::All => {
+                let (certain, open): (Vec<_>, Vec<_>) =
+                    candidates.map(|(_, c)| c).partition(Candidate::is_certain);
+                fixed.extend(certain.into_iter().filter_map(|c| c.whole()));
+                groups.push(Group::new(open, false));
+            }
+            Select::MostSpecific => {
+                for mut ranked in self.by_scope(candidates) {
+                    if ranked.first().is_some_and(Candidate::is_certain) {
+                        fixed.extend(ranked.swap_remove(0).whole());
+                    } else {
+                        groups.push(Group::new(ranked, true));
+                    }
                 }
-                _ => open.push(group.into_boxed_slice()),
             }
         }
-        let one = if open.is_empty() && fixed.len() == 1 { fixed.first().cloned() } else { None };
-        let each = match (&*fixed, &*open) {
-            ([], [group]) => match &**group {
-                [Candidate { on, not, counted: Counted::Each(per) }]
-                    if on.is_empty() && not.is_empty() =>
-                {
-                    Some(per.clone())
-                }
-                _ => None,
-            },
+        groups.retain(|group| !group.is_empty());
+        let one = if groups.is_empty() && fixed.len() == 1 { fixed.first().cloned() } else { None };
+        let each = match (&*fixed, &*groups) {
+            ([], [group]) => group.only_each(),
             _ => None,
         };
         Resolved {
             service: Some(self.slot.clone()),
             one,
-            nothing: fixed.is_empty() && open.is_empty(),
+            nothing: fixed.is_empty() && groups.is_empty(),
             each,
             fixed: fixed.into_boxed_slice(),
-            groups: open.into_boxed_slice(),
+            groups: groups.into_boxed_slice(),
         }
     }
 
-    /// A group for each scope: the most specific first, nothing behind one that always fits.
+    /// Tells apart the identities that resolve differently: those with equal classes can share what
+    /// they resolve to. The buckets that may fit, each with the exclusions still to be asked.
+    pub(crate) fn class(&self, request: &Request<'_>) -> Vec<usize> {
+        let mut class = Vec::new();
+        for place in self.sorted_places(request) {
+            let Some(bucket) = self.of.buckets.get(place) else { continue };
+            if self.candidate(place, request).is_none() {
+                continue;
+            }
+            class.push(place);
+            let asked = bucket.rule.not.iter().enumerate();
+            let asked = asked.filter(|(_, n)| left_to_ask(n, request).is_some());
+            // Counted from the other end, where no place is.
+            class.extend(asked.map(|(i, _)| usize::MAX - i));
+        }
+        class
+    }
+
+    fn sorted_places(&self, request: &Request<'_>) -> Vec<usize> {
+        let mut places: Vec<usize> = self.index.all_candidates(request).collect();
+        places.sort_unstable();
+        places
+    }
+
+    /// The candidates of each scope: the most specific first, nothing behind one that always fits.
     fn by_scope(
         &self,
         candidates: impl Iterator<Item = (usize, Candidate)>,
@@ -251,7 +191,7 @@ impl ServicePlan {
 
     fn certain(&self, place: usize) -> Option<Candidate> {
         let counted = self.counted.get(place)?.clone();
-        Some(Candidate { on: Box::default(), not: Box::default(), counted })
+        Some(Candidate::new(Box::default(), Box::default(), counted))
     }
 
     /// What is left to ask of the bucket at `place` once caller and procedure are known; `None` if
@@ -268,7 +208,7 @@ impl ServicePlan {
             }
         }
         let counted = self.counted.get(place)?.clone();
-        Some(Candidate { on, not: not.into_boxed_slice(), counted })
+        Some(Candidate::new(on, not.into_boxed_slice(), counted))
     }
 }
 
@@ -284,12 +224,13 @@ pub(crate) fn per_dimensions(bucket: &Bucket) -> &[Name] {
     bucket.per.as_ref().map_or(&[], |p| &p.dimensions)
 }
 
-/// The buckets by what their rules ask of the caller or the procedure. Each bucket stands in one of
-/// the parts, and in it at most once for one request.
+/// The buckets by what their rules ask. Each bucket stands in one of the parts, and in it at most
+/// once for one request.
 #[derive(Debug, Default)]
 struct Index {
     callers: HashMap<Box<str>, Vec<usize>>,
     procedures: HashMap<Box<str>, Vec<usize>>,
+    by_value: ByValue,
     /// With the patterns of which one must fit the caller.
     prefixes: Vec<(Patterns, usize)>,
     rest: Vec<usize>,
@@ -300,10 +241,13 @@ impl Index {
         let mut index = Self::default();
         for (place, bucket) in buckets.iter().enumerate() {
             let on = &bucket.rule.on;
+            let dimensions = on.dimensions.iter().map(|(n, p)| (Dimension::new(n), p));
             if let Some(callers) = exact(&on.caller) {
                 add(&mut index.callers, callers, place);
             } else if let Some(procedures) = exact(&on.procedure) {
                 add(&mut index.procedures, procedures, place);
+            } else if index.by_value.add(dimensions, place) {
+                // Found by the value of a dimension.
             } else if on.caller.is_empty() || on.caller.contains(&Pattern::Any) {
                 index.rest.push(place);
             } else {
@@ -313,26 +257,21 @@ impl Index {
         index
     }
 
+    /// Those that may count `request`.
     fn candidates<'a>(&'a self, request: &'a Request<'a>) -> impl Iterator<Item = usize> + 'a {
+        self.by_identity(request).chain(self.by_value.of(request))
+    }
+
+    /// Those that may count a request of that identity, whatever its dimensions.
+    fn all_candidates<'a>(&'a self, request: &'a Request<'a>) -> impl Iterator<Item = usize> + 'a {
+        self.by_identity(request).chain(self.by_value.all())
+    }
+
+    fn by_identity<'a>(&'a self, request: &'a Request<'a>) -> impl Iterator<Item = usize> + 'a {
         let callers = self.callers.get(request.caller).into_iter().flatten();
         let procedures = self.procedures.get(request.procedure).into_iter().flatten();
         let by_prefix = |(patterns, _): &&(Patterns, usize)| fits(patterns, Some(request.caller));
         let prefixes = self.prefixes.iter().filter(by_prefix).map(|(_, place)| place);
         callers.chain(procedures).chain(prefixes).chain(&self.rest).copied()
-    }
-}
-
-/// The texts, if every pattern is exact and there is one.
-fn exact(patterns: &Patterns) -> Option<BTreeSet<&str>> {
-    let texts = patterns.iter().map(|p| match p {
-        Pattern::Exact(text) => Some(&**text),
-        Pattern::Any | Pattern::Prefix(_) => None,
-    });
-    texts.collect::<Option<BTreeSet<&str>>>().filter(|t| !t.is_empty())
-}
-
-fn add(to: &mut HashMap<Box<str>, Vec<usize>>, texts: BTreeSet<&str>, place: usize) {
-    for text in texts {
-        to.entry(text.into()).or_default().push(place);
     }
 }

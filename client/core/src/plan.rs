@@ -15,7 +15,7 @@ use crate::matcher::{Resolved, ServicePlan};
 use crate::slot::MAX_PLACES;
 use crate::stripe::Stripes;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, try_lock};
-use crate::table::Table;
+use crate::table::{Probe, Table};
 use crate::values::{Arena, ValueEntry};
 use crate::waiting::WaitingRoom;
 
@@ -59,7 +59,7 @@ impl Plan {
 
     #[inline(always)]
     pub(crate) fn identity(&self, hash: u64, request: &Request<'_>) -> Option<&Identity> {
-        self.identities.find(hash, |e| e.is(request)).map(|(_, e)| e)
+        self.identities.find(hash, Wanted(request)).map(|(_, e)| e)
     }
 
     /// What an identity comes down to, worked out anew.
@@ -95,16 +95,6 @@ impl Identity {
         }
     }
 
-    #[inline(always)]
-    fn is(&self, request: &Request<'_>) -> bool {
-        self.service.len() == request.service.len()
-            && self.caller.len() == request.caller.len()
-            && self.procedure.len() == request.procedure.len()
-            && same(self.service.as_bytes(), request.service.as_bytes())
-            && same(self.caller.as_bytes(), request.caller.as_bytes())
-            && same(self.procedure.as_bytes(), request.procedure.as_bytes())
-    }
-
     /// The request that it was made of, without dimensions.
     pub(crate) fn request(&self) -> Request<'_> {
         Request {
@@ -113,6 +103,22 @@ impl Identity {
             procedure: &self.procedure,
             dimensions: &[],
         }
+    }
+}
+
+/// A request's identity, to be found.
+struct Wanted<'a>(&'a Request<'a>);
+
+impl Probe<Identity> for Wanted<'_> {
+    #[inline(always)]
+    fn fits(&self, entry: &Identity) -> bool {
+        let Self(request) = self;
+        entry.service.len() == request.service.len()
+            && entry.caller.len() == request.caller.len()
+            && entry.procedure.len() == request.procedure.len()
+            && same(entry.service.as_bytes(), request.service.as_bytes())
+            && same(entry.caller.as_bytes(), request.caller.as_bytes())
+            && same(entry.procedure.as_bytes(), request.procedure.as_bytes())
     }
 }
 

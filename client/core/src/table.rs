@@ -12,6 +12,19 @@ const MIN_ENTRIES: usize = 128;
 /// An entry that was taken out: no number, so nothing is found here, but probing goes on.
 const HIDDEN: u64 = 1 << 32;
 
+/// What is looked for: a type of its own where the comparison must be inlined, which a closure is
+/// not always.
+pub(crate) trait Probe<E> {
+    /// Whether `entry` is it.
+    fn fits(&self, entry: &E) -> bool;
+}
+
+impl<E, F: Fn(&E) -> bool> Probe<E> for F {
+    fn fits(&self, entry: &E) -> bool {
+        self(entry)
+    }
+}
+
 /// The table. Only one thread may call the methods that change it (`put`, `store`, `hide`); their
 /// callers own it through `&mut` of something larger.
 #[derive(Debug)]
@@ -37,7 +50,7 @@ impl<E: Clone> Table<E> {
     /// The first entry with the right tag nearly always is the one. So it is compared in a straight
     /// line, outside of any loop, and only if it is not does the search go on elsewhere.
     #[inline(always)]
-    pub(crate) fn find(&self, hash: u64, is: impl Fn(&E) -> bool) -> Option<(usize, &E)> {
+    pub(crate) fn find(&self, hash: u64, is: impl Probe<E>) -> Option<(usize, &E)> {
         let mut at = position(hash, self.index.len() - 1);
         loop {
             let word = self.index.get(at)?.load(Ordering::Acquire);
@@ -45,7 +58,7 @@ impl<E: Clone> Table<E> {
                 // Of an empty place this is a number that no entry has.
                 let number = number_of(word);
                 return match self.get(number) {
-                    Some(entry) if is(entry) => Some((number, entry)),
+                    Some(entry) if is.fits(entry) => Some((number, entry)),
                     _ => self.find_from(hash, at, is),
                 };
             }
@@ -58,7 +71,7 @@ impl<E: Clone> Table<E> {
 
     #[cold]
     #[inline(never)]
-    fn find_from(&self, hash: u64, mut at: usize, is: impl Fn(&E) -> bool) -> Option<(usize, &E)> {
+    fn find_from(&self, hash: u64, mut at: usize, is: impl Probe<E>) -> Option<(usize, &E)> {
         loop {
             let word = self.index.get(at)?.load(Ordering::Acquire);
             if word == 0 {
@@ -66,7 +79,7 @@ impl<E: Clone> Table<E> {
             }
             if (word ^ hash) >> 32 == 0
                 && let Some(entry) = self.get(number_of(word))
-                && is(entry)
+                && is.fits(entry)
             {
                 return Some((number_of(word), entry));
             }
@@ -189,20 +202,20 @@ mod tests {
         }
         assert!(!table.put(1, 1 << 30, 1), "beyond the bound");
         for i in 0..5_000_u64 {
-            assert_eq!(table.find(mix(i), |e| *e == i).map(|(_, e)| *e), Some(i));
-            assert_eq!(table.find(mix(i), |_| false), None);
+            assert_eq!(table.find(mix(i), |e: &u64| *e == i).map(|(_, e)| *e), Some(i));
+            assert_eq!(table.find(mix(i), |_: &u64| false), None);
         }
         for i in (0..5_000).step_by(3) {
             assert!(table.hide(mix(i as u64), i));
             assert!(!table.hide(mix(i as u64), i));
         }
         for i in 0..5_000_u64 {
-            assert_eq!(table.find(mix(i), |e| *e == i).is_some(), i % 3 != 0);
+            assert_eq!(table.find(mix(i), |e: &u64| *e == i).is_some(), i % 3 != 0);
         }
         let live = (0..5_000).filter(|n| n % 3 != 0).map(|n| (mix(n as u64), n));
         let next = table.followed_by(5_000, |n| n % 3 != 0, live);
         for i in 0..5_000_u64 {
-            assert_eq!(next.find(mix(i), |e| *e == i).is_some(), i % 3 != 0);
+            assert_eq!(next.find(mix(i), |e: &u64| *e == i).is_some(), i % 3 != 0);
         }
         assert!(next.put(mix(0), 0, 0), "a number that was not kept is free again");
     }
@@ -214,7 +227,7 @@ mod tests {
             assert!(table.put(42, i, i as u64));
         }
         for i in 0..100_u64 {
-            assert_eq!(table.find(42, |e| *e == i).map(|(_, e)| *e), Some(i));
+            assert_eq!(table.find(42, |e: &u64| *e == i).map(|(_, e)| *e), Some(i));
         }
     }
 
@@ -226,7 +239,7 @@ mod tests {
                 scope.spawn(|| {
                     for round in 0..20_u64 {
                         for i in 0..10_000_u64 {
-                            if let Some((_, e)) = table.find(mix(i), |e| e.0 == i) {
+                            if let Some((_, e)) = table.find(mix(i), |e: &(u64, u64)| e.0 == i) {
                                 assert_eq!(e.1, !i, "round {round}");
                             }
                         }

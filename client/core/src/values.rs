@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use sluicegate_model::{KeyValues, MAX_VALUE_BYTES, Per};
 
 use crate::hash::{Hasher, same};
-use crate::matcher::Dimension;
+use crate::open::Dimension;
 use crate::slot::{Fold, RuleSlot, Slot};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
-use crate::table::Table;
+use crate::table::{Probe, Table};
 
 const CHUNK: usize = 64;
 const INLINE_BYTES: usize = 32;
@@ -80,7 +80,45 @@ pub(crate) fn find_single(
     }
     let shape = u64::from(per) << LENGTH_BITS | value.len() as u64;
     let hash = hasher.hash(shape, [value]);
-    table.find(hash, |entry| entry.is_single(shape, value)).map(|(number, _)| number)
+    table.find(hash, Single { shape, value }).map(|(number, _)| number)
+}
+
+impl Probe<ValueEntry> for &Query<'_> {
+    fn fits(&self, entry: &ValueEntry) -> bool {
+        if entry.shape != self.shape {
+            return false;
+        }
+        let mut rest: &[u8] = entry.long.as_deref().unwrap_or(&entry.short);
+        for part in &self.parts[..self.count] {
+            let Some((own, after)) = rest.split_at_checked(part.len()) else { return false };
+            if !same(own, part.as_bytes()) {
+                return false;
+            }
+            rest = after;
+        }
+        true
+    }
+}
+
+/// One value, to be found.
+struct Single<'a> {
+    shape: u64,
+    value: &'a str,
+}
+
+impl Probe<ValueEntry> for Single<'_> {
+    #[inline(always)]
+    fn fits(&self, entry: &ValueEntry) -> bool {
+        if entry.shape != self.shape {
+            return false;
+        }
+        let bytes: &[u8] = match &entry.long {
+            None => &entry.short,
+            Some(long) => long,
+        };
+        let own = bytes.get(..self.value.len());
+        own.is_some_and(|own| same(own, self.value.as_bytes()))
+    }
 }
 
 /// The values of one key: 64 bytes with its place in the table, up to 32 bytes of text in it.
@@ -105,37 +143,6 @@ impl ValueEntry {
             None => Some(text.into_boxed_slice()),
         };
         Self { shape: query.shape, short, long }
-    }
-
-    #[inline(always)]
-    fn is_single(&self, shape: u64, value: &str) -> bool {
-        if self.shape != shape {
-            return false;
-        }
-        let bytes: &[u8] = match &self.long {
-            None => &self.short,
-            Some(long) => long,
-        };
-        bytes.get(..value.len()).is_some_and(|own| same(own, value.as_bytes()))
-    }
-
-    #[inline]
-    pub(crate) fn is(&self, query: &Query<'_>) -> bool {
-        if self.shape != query.shape {
-            return false;
-        }
-        let mut rest: &[u8] = match &self.long {
-            None => &self.short,
-            Some(long) => long,
-        };
-        for part in &query.parts[..query.count] {
-            let Some((own, after)) = rest.split_at_checked(part.len()) else { return false };
-            if !same(own, part.as_bytes()) {
-                return false;
-            }
-            rest = after;
-        }
-        true
     }
 
     /// The values again.
@@ -262,7 +269,7 @@ mod tests {
         {
             let query = query(&hasher, 77, parts);
             let entry = ValueEntry::new(&query);
-            assert!(entry.is(&query));
+            assert!((&query).fits(&entry));
             let values: Box<[Box<str>]> = parts.iter().map(|p| Box::from(*p)).collect();
             assert_eq!(entry.values(parts.len()), KeyValues::Each(values));
         }
@@ -272,9 +279,9 @@ mod tests {
     fn no_choice_of_values_collides() {
         let hasher = Hasher::new(1);
         let entry = ValueEntry::new(&query(&hasher, 1, &["ab", "c"]));
-        assert!(!entry.is(&query(&hasher, 1, &["a", "bc"])));
-        assert!(!entry.is(&query(&hasher, 2, &["ab", "c"])));
-        assert!(!entry.is(&query(&hasher, 1, &["ab", "d"])));
+        assert!(!(&query(&hasher, 1, &["a", "bc"])).fits(&entry));
+        assert!(!(&query(&hasher, 2, &["ab", "c"])).fits(&entry));
+        assert!(!(&query(&hasher, 1, &["ab", "d"])).fits(&entry));
         let long = "v".repeat(MAX_VALUE_BYTES + 1);
         assert!(Query::new(&hasher, 1, [&long, "", "", ""], 1).is_none());
     }

@@ -7,6 +7,7 @@ use sluicegate_model::{Per, Request, Time};
 
 use super::{Keeper, KeyEvent, KeyHandle, LEAVING, Record, flags_of};
 use crate::grow::make_room;
+use crate::matcher::Resolved;
 use crate::plan::Identity;
 use crate::slot::{Fold, NO_PLACE};
 use crate::sync::Ordering;
@@ -86,7 +87,7 @@ impl Keeper {
                 plan.identities = Arc::new(next);
             });
         }
-        let resolved = Arc::new(self.plan.resolve(&request, false));
+        let resolved = self.resolve(&request);
         let identity = Identity::new(&request, resolved);
         if self.plan.identities.put(post.hash, known, identity) {
             self.known_identities += 1;
@@ -94,10 +95,19 @@ impl Keeper {
         }
     }
 
+    /// What an identity comes down to, shared with all that come down to the same.
+    pub(super) fn resolve(&mut self, request: &Request<'_>) -> Arc<Resolved> {
+        let Some(service) = self.services.get(request.service) else { return Arc::default() };
+        let class = (service.of.service.clone(), service.class(request));
+        let resolve = || Arc::new(service.resolve(request, false));
+        self.resolved.entry(class).or_insert_with(resolve).clone()
+    }
+
     fn forget_identities(&mut self, now: Time) {
         let room = self.shared.most_identities;
         self.publish(|plan| plan.identities = Arc::new(Table::new(room)));
         self.known_identities = 0;
+        self.resolved.clear();
         self.identities_renewed = now;
         self.shared.identities_full.store(false, Ordering::Relaxed);
     }
@@ -115,7 +125,7 @@ impl Keeper {
         let Some(Some(state)) = self.pers.get(per as usize) else { return };
         let (of, place, bucket_number) = (state.of.clone(), state.place, state.bucket);
         let bucket = &of.buckets[place];
-        let there = self.plan.values.find(query.hash, |e| e.is(query)).is_some();
+        let there = self.plan.values.find(query.hash, query).is_some();
         let Some(rules) = bucket.per.as_ref().filter(|_| !there && !state.leaving) else { return };
         if state.keys >= rules.max_keys {
             return self.refuse_value(per);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use sluicegate_model::{Bucket, KeyValues, Limit, Name, Per, ServiceBuckets, Time};
 
 use super::{Keeper, KeyEvent, KeyHandle, PerState, Record, RuleRecord, flags_of, reassign};
-use crate::matcher::{Counted, Dimension, ServicePlan, per_dimensions};
-use crate::plan::{Identity, Named, Plan};
+use crate::matcher::{Counted, ServicePlan, per_dimensions};
+use crate::open::Dimension;
+use crate::plan::{Identity, Named};
 use crate::slot::{RuleSlot, ServiceSlot};
 use crate::sync::{AtomicBool, Ordering};
 use crate::table::Table;
@@ -49,13 +50,30 @@ impl Keeper {
         let services: HashMap<Name, Arc<ServicePlan>> =
             self.services.iter().map(|(n, s)| (n.clone(), s.clone())).collect();
         let (services, buckets) = (Arc::new(services), Arc::new(self.buckets.clone()));
-        let known = self.known_identities;
+        let identities = Arc::new(self.known_again(changed));
         self.publish(|plan| {
             plan.rules += 1;
             plan.services = services;
             plan.buckets = buckets;
-            plan.identities = Arc::new(known_again(plan, changed, known));
+            plan.identities = identities;
         });
+    }
+
+    /// The known identities, those of changed services looked up anew: so that nobody has to meet a
+    /// table that knows nothing.
+    fn known_again(&mut self, changed: &BTreeSet<Name>) -> Table<Identity> {
+        self.resolved.retain(|(service, _), _| !changed.contains(service));
+        let (plan, table) = (self.plan.clone(), Table::new(self.known_identities));
+        for (number, (_, identity)) in plan.identities.shown().enumerate() {
+            let request = identity.request();
+            let identity = if changed.contains(request.service) {
+                Identity::new(&request, self.resolve(&request))
+            } else {
+                identity.clone()
+            };
+            table.put(plan.hash_of(&request), number, identity);
+        }
+        table
     }
 
     /// The plan of a service that is new or changed.
@@ -271,20 +289,4 @@ fn rule_of(counted: &Counted) -> &RuleSlot {
 
 fn rule_values(overflow: bool) -> KeyValues {
     if overflow { KeyValues::Overflow } else { KeyValues::Whole }
-}
-
-/// The known identities, those of changed services looked up anew: so that nobody has to meet a
-/// table that knows nothing.
-fn known_again(plan: &Plan, changed: &BTreeSet<Name>, known: usize) -> Table<Identity> {
-    let table = Table::new(known);
-    for (number, (_, identity)) in plan.identities.shown().enumerate() {
-        let request = identity.request();
-        let identity = if changed.contains(request.service) {
-            Identity::new(&request, Arc::new(plan.resolve(&request, false)))
-        } else {
-            identity.clone()
-        };
-        table.put(plan.hash_of(&request), number, identity);
-    }
-    table
 }
