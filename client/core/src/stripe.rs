@@ -281,7 +281,9 @@ impl Drop for Held {
 
 /// Stripes without a limiter.
 mod pool {
-    use super::{Stripe, lock};
+    use super::Stripe;
+    #[cfg(not(loom))]
+    use super::lock;
 
     #[cfg(not(loom))]
     static POOL: crate::sync::Mutex<Vec<&'static Stripe>> = crate::sync::Mutex::new(Vec::new());
