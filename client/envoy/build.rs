@@ -9,9 +9,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let set = protox::compile(["envoy/service/ratelimit/v3/rls.proto"], ["proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     std::fs::write(out.join("descriptor.bin"), set.encode_to_vec())?;
-    tonic_prost_build::configure()
-        .bytes(".")
-        .include_file("rls.rs")
-        .compile_fds(set)?;
+    tonic_prost_build::configure().bytes(".").include_file("rls.rs").compile_fds(set)?;
     Ok(())
 }

@@ -28,8 +28,7 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = options();
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime for the aggregator");
-    let fake = runtime.block_on(aggregator());
+    let fake = aggregator();
     let limiter = Limiter::start(Settings {
         tick: Duration::from_millis(options.tick_ms),
         ..Settings::new([fake.address.to_string()])
@@ -82,7 +81,7 @@ fn options() -> Options {
 }
 
 /// An aggregator that answers each report with a directive for every key.
-async fn aggregator() -> Fake {
+fn aggregator() -> Fake {
     let mut per_key = service("shop", "per-key", Mode::Deny, 1_000_000);
     let mut on = Match::default();
     on.dimensions.insert(Name::new("key").expect("a name"), vec![Pattern::Any]);
@@ -94,7 +93,7 @@ async fn aggregator() -> Fake {
         overflow: Overflow::Observe,
     });
     let any = "127.0.0.1:0".parse().expect("an address");
-    Fake::start_with(any, vec![per_key], Some(AdmitRatio::from_share(0.9))).await
+    Fake::start_with(any, vec![per_key], Some(AdmitRatio::from_share(0.9)))
 }
 
 /// Requests over all keys in turn, in steps of 5 ms, until told to stop; how many.

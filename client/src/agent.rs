@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sluicegate_client_core as core;
+use sluicegate_client_core::{self as core, AgentCounters};
 use sluicegate_model::Down;
 use sluicegate_proto::link::{Event, Link};
 use tokio::sync::mpsc;
@@ -38,6 +38,7 @@ pub(crate) struct Handle {
     stopping: Arc<AtomicBool>,
     thread: std::sync::Mutex<Option<JoinHandle<()>>>,
     tid: Arc<AtomicU32>,
+    pub(crate) counters: Arc<AgentCounters>,
     pub(crate) status: Arc<Status>,
 }
 
@@ -75,11 +76,13 @@ impl Drop for Handle {
 
 /// Starts the thread.
 pub(crate) fn spawn(agent: core::Agent, checked: Checked, seed: u64) -> Result<Handle, StartError> {
-    let Checked { core: _, aggregators, shutdown_timeout } = checked;
+    let Checked { core, aggregators, shutdown_timeout } = checked;
+    let tick = core.tick;
     let (commands, inbox) = mpsc::channel(COMMANDS);
     let stopping = Arc::new(AtomicBool::new(false));
     let tid = Arc::new(AtomicU32::new(0));
     let status = Arc::new(Status::new(clock::now()));
+    let counters = agent.counters();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -93,13 +96,13 @@ pub(crate) fn spawn(agent: core::Agent, checked: Checked, seed: u64) -> Result<H
                 runtime.block_on(async {
                     let link = Link::start(aggregators, seed);
                     status.follow(link.stats());
-                    Pump { agent, link, inbox, stopping, status }.run(shutdown_timeout).await;
+                    Pump { agent, link, inbox, stopping, status }.run(tick, shutdown_timeout).await;
                 });
             })
             .map_err(|source| StartError::Agent { what: "thread", source })?
     };
     let thread = std::sync::Mutex::new(Some(thread));
-    Ok(Handle { commands, stopping, thread, tid, status })
+    Ok(Handle { commands, stopping, thread, tid, counters, status })
 }
 
 fn own_tid() -> u32 {
@@ -118,7 +121,7 @@ struct Pump {
 }
 
 impl Pump {
-    async fn run(mut self, shutdown_timeout: Duration) {
+    async fn run(mut self, last_tick: Duration, shutdown_timeout: Duration) {
         while !self.stopping.load(Ordering::Relaxed) {
             let now = clock::now();
             if now >= self.agent.poll_timeout() {
@@ -138,7 +141,8 @@ impl Pump {
                 () = sleep(wake) => {}
             }
         }
-        self.agent.handle_shutdown(clock::now());
+        // As if the next tick had come: what was counted since the last one goes out.
+        self.agent.handle_timeout(clock::now() + last_tick);
         self.drain();
         self.link.finish(shutdown_timeout).await;
         self.status.disconnected(clock::now(), "this client was shut down".into());

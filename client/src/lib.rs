@@ -31,12 +31,17 @@ mod agent;
 mod clock;
 pub mod layer;
 mod limiter;
+#[cfg(feature = "prometheus")]
+pub mod metrics;
 mod settings;
 mod status;
 
+pub use layer::RateLimitLayer;
 pub use limiter::{Limiter, Prepared, Stats};
 pub use settings::{Limits, Settings, StartError};
-pub use sluicegate_client_core::{BucketName, BucketRef, Decision, Outcome, Verdict};
+pub use sluicegate_client_core::{
+    BucketName, BucketRef, Decision, KeyStats, Outcome, Stats as CoreStats, Verdict,
+};
 pub use sluicegate_model::Request;
 pub use status::Connection;
 

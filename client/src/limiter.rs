@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_client_core as core;
-use sluicegate_model::Request;
+use sluicegate_model::{Name, Request};
 
 use crate::agent::{self, Handle};
 use crate::clock::{self, Coarse};
@@ -20,6 +20,13 @@ use crate::{BucketName, BucketRef, Connection, Outcome, Settings, StartError, Ve
 pub struct Limiter {
     core: core::Limiter<Coarse>,
     agent: Arc<Handle>,
+    place: Arc<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    zone: Name,
+    region: Name,
 }
 
 /// A handle for requests that all look alike, such as those of one route or connection: the buckets
@@ -36,6 +43,8 @@ pub struct Prepared {
 pub struct Stats {
     /// Counts, directives and bounds.
     pub client: core::Stats,
+    /// What the agent did, absorbed or refused: counts by name.
+    pub agent: Vec<(&'static str, u64)>,
     /// The connection to the aggregators.
     pub connection: Connection,
 }
@@ -51,8 +60,9 @@ impl Limiter {
         let checked: Checked = settings.check(session)?;
         let (limiter, agent) =
             core::client(checked.core.clone(), Coarse, rand::random(), clock::now());
+        let place = Place { zone: checked.core.zone.clone(), region: checked.core.region.clone() };
         let agent = Arc::new(agent::spawn(agent, checked, rand::random())?);
-        Ok(Self { core: limiter, agent })
+        Ok(Self { core: limiter, agent, place: Arc::new(place) })
     }
 
     /// Decides one request. Takes no lock, makes no system call, and allocates only while it
@@ -77,7 +87,7 @@ impl Limiter {
         hits: &[u32],
         verdicts: &mut Vec<Verdict>,
     ) -> Outcome {
-        self.core.decide_each(requests, hits, verdicts)
+        self.core.decide_each(requests, hits.iter().copied().max().unwrap_or(0), verdicts)
     }
 
     /// Looks up once which buckets count `request`.
@@ -96,7 +106,23 @@ impl Limiter {
     /// walks every key.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats { client: self.core.stats(), connection: self.connection() }
+        Stats {
+            client: self.core.stats(),
+            agent: self.agent.counters.iter().collect(),
+            connection: self.connection(),
+        }
+    }
+
+    /// The zone it runs in.
+    #[must_use]
+    pub fn zone(&self) -> &str {
+        self.place.zone.as_str()
+    }
+
+    /// The region it runs in.
+    #[must_use]
+    pub fn region(&self) -> &str {
+        self.place.region.as_str()
     }
 
     /// The state of the connection alone.

@@ -151,7 +151,8 @@ impl Settings {
 
     /// Checks everything, so that what is left can only fail in the operating system.
     pub(crate) fn check(self, session: u64) -> Result<Checked, StartError> {
-        let Self { node, zone, region, aggregators, services, tick, ttl, ramp, look, limits } = self;
+        let Self { node, zone, region, aggregators, services, tick, ttl, ramp, look, limits } =
+            self;
         let ms = Duration::from_millis;
         in_range("tick", tick, ms(50)..=ms(60_000), "50 ms to 60 s")?;
         in_range("ttl", ttl, ms(50)..=ms(3_600_000), "50 ms to 1 h")?;
@@ -234,9 +235,17 @@ mod tests {
     fn what_is_wrong_is_named_with_its_place() {
         let base = || Settings::new(["http://a:1"]);
         let zone = refused(Settings { zone: " x".into(), ..base() });
-        assert_eq!(zone, "zone: \" x\" begins or ends with white space; set a name such as `eu-1a`");
-        assert!(refused(Settings { node: String::new(), ..base() }).starts_with("node: \"\" is empty"));
-        assert!(refused(Settings { services: vec!["ok".into(), "".into()], ..base() }).contains("services"));
+        assert_eq!(
+            zone,
+            "zone: \" x\" begins or ends with white space; set a name such as `eu-1a`"
+        );
+        assert!(
+            refused(Settings { node: String::new(), ..base() }).starts_with("node: \"\" is empty")
+        );
+        assert!(
+            refused(Settings { services: vec!["ok".into(), "".into()], ..base() })
+                .contains("services")
+        );
         let message = refused(Settings::new(["http://fine:1", "https://a:1"]));
         assert!(message.starts_with("aggregators[1]: \"https://a:1\""), "{message}");
         assert!(message.contains("write host:port"), "{message}");

@@ -20,7 +20,8 @@ fn settings(aggregators: &[String]) -> Settings {
     }
 }
 
-const SHOP: Request<'_> = Request { service: "shop", caller: "web", procedure: "p", dimensions: &[] };
+const SHOP: Request<'_> =
+    Request { service: "shop", caller: "web", procedure: "p", dimensions: &[] };
 
 #[test]
 fn without_an_aggregator_it_starts_at_once_and_admits() {
@@ -36,7 +37,7 @@ fn without_an_aggregator_it_starts_at_once_and_admits() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_says_hello_applies_the_configuration_and_reports() {
-    let mut fake = Fake::start(vec![service("shop", "all", Mode::Deny, 1_000_000)]).await;
+    let mut fake = Fake::start(vec![service("shop", "all", Mode::Deny, 1_000_000)]);
     let limiter = Limiter::start(Settings {
         services: vec!["shop".into()],
         ..settings(&[fake.address.to_string()])
@@ -64,7 +65,7 @@ async fn it_says_hello_applies_the_configuration_and_reports() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_clone_says_the_last_word() {
-    let mut fake = Fake::start(vec![service("shop", "all", Mode::Deny, 1_000_000)]).await;
+    let mut fake = Fake::start(vec![service("shop", "all", Mode::Deny, 1_000_000)]);
     // A tick so long that only the end can report.
     let limiter = Limiter::start(Settings {
         tick: Duration::from_secs(60),
@@ -82,7 +83,9 @@ async fn the_last_clone_says_the_last_word() {
     drop(clone);
     // The last report may follow an earlier one, of the first look; together they hold everything.
     let total = |up| match up {
-        Up::Report(report) => report.entries.iter().map(|e| e.counts.matched).max().filter(|m| *m == 70),
+        Up::Report(report) => {
+            report.entries.iter().map(|e| e.counts.matched).max().filter(|m| *m == 70)
+        }
         _ => None,
     };
     assert_eq!(fake.wait(total).await, 70);
@@ -90,7 +93,7 @@ async fn the_last_clone_says_the_last_word() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nonsense_closes_the_stream_and_the_next_one_works() {
-    let mut fake = Fake::start(vec![service("shop", "none", Mode::Deny, 0)]).await;
+    let mut fake = Fake::start(vec![service("shop", "none", Mode::Deny, 0)]);
     let limiter = Limiter::start(settings(&[fake.address.to_string()])).expect("starts");
     fake.wait(|up| matches!(up, Up::ConfigurationApplied(_)).then_some(())).await;
     fake.push_raw(v1::Down { message: None });
@@ -103,7 +106,7 @@ async fn nonsense_closes_the_stream_and_the_next_one_works() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_goes_on_with_the_next_aggregator_and_comes_back_fast() {
     let services = || vec![service("shop", "all", Mode::Deny, 1_000_000)];
-    let (mut first, mut second) = (Fake::start(services()).await, Fake::start(services()).await);
+    let (mut first, mut second) = (Fake::start(services()), Fake::start(services()));
     let addresses = [first.address.to_string(), second.address.to_string()];
     let limiter = Limiter::start(settings(&addresses)).expect("starts");
     first.wait(|up| matches!(up, Up::Hello(_)).then_some(())).await;
@@ -115,7 +118,7 @@ async fn it_goes_on_with_the_next_aggregator_and_comes_back_fast() {
     second.kill();
     until("it tells that there is none", || limiter.connection().aggregator.is_none()).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let mut again = Fake::start_at(address, services()).await;
+    let mut again = Fake::start_at(address, services());
     let waited = tokio::time::timeout(
         Duration::from_millis(1500),
         again.wait(|up| matches!(up, Up::Hello(_)).then_some(())),

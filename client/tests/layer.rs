@@ -17,7 +17,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 /// A client whose service `closed` admits nothing and whose service `open` everything.
 async fn limiter() -> (Fake, Limiter) {
     let closed = service("closed", "nobody", Mode::Deny, 0);
-    let mut fake = Fake::start(vec![closed, service("open", "all", Mode::Deny, 1_000_000)]).await;
+    let mut fake = Fake::start(vec![closed, service("open", "all", Mode::Deny, 1_000_000)]);
     let limiter = Limiter::start(Settings {
         tick: Duration::from_millis(50),
         ..Settings::new([fake.address.to_string()])
@@ -77,14 +77,13 @@ async fn a_function_may_answer_instead() {
     let inner = service_fn(|_: Request<String>| async {
         Ok::<_, Infallible>(Response::new(String::new()))
     });
-    let layer = RateLimitLayer::new(limiter, FromHttp::new("closed")).with_denied(
-        |denied: &Denied<'_>| {
+    let layer =
+        RateLimitLayer::new(limiter, FromHttp::new("closed")).with_denied(|denied: &Denied<'_>| {
             let host = denied.headers.get("host").and_then(|h| h.to_str().ok()).unwrap_or("?");
             let mut response = Response::new(format!("{host} has to wait"));
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             response
-        },
-    );
+        });
     let request = Request::get("/").header("host", "h").body(String::new()).expect("a request");
     let response = layer.layer(inner).oneshot(request).await.expect("infallible");
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluicegate_law::node::{Node, Settings, Tier};
+use sluicegate_law::node::{Node, Settings, TERM_MAX, Tier};
 use sluicegate_law::{Limits, Refusal, SessionId, View};
 use sluicegate_model::{
     ConfigVersion, Configuration, Down, Hello, Name, PROTOCOL_VERSION, Report, Role, Term, Time,
@@ -188,6 +188,10 @@ impl Aggregator {
         if self.is_stale(configuration.term) {
             return;
         }
+        if configuration.version > TERM_MAX {
+            self.node.counters_mut().stale_versions += 1;
+            return;
+        }
         // A snapshot of the same version comes with each new stream, and may be of a controller
         // that started anew and happens to count as high.
         let (version, here) = (configuration.version, self.node.version());
@@ -205,7 +209,10 @@ impl Aggregator {
     }
 
     fn take_update(&mut self, update: Update) {
-        self.uplink.acknowledge(update.ack_seq);
+        let settled = self.uplink.acknowledge(update.ack_seq);
+        if settled && self.outbox.report.is_none() {
+            self.outbox.report = self.uplink.report_rest(&mut self.node);
+        }
         for (id, directive) in update.directives {
             if self.is_stale(directive.term) {
                 continue;
@@ -220,9 +227,9 @@ impl Aggregator {
         }
     }
 
-    /// Whether a term is older than one that was seen here or below; counted if so.
+    /// Whether a term is older than one that was seen here or below, or absurd; counted if so.
     fn is_stale(&mut self, term: Term) -> bool {
-        let stale = term < self.node.seen().0;
+        let stale = term < self.node.seen().0 || term > TERM_MAX;
         self.node.counters_mut().stale_terms += u64::from(stale);
         stale
     }

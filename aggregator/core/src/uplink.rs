@@ -8,11 +8,17 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sluicegate_law::node::{KeyState, Node, Totals};
-use sluicegate_model::{Counts, Entry, KeyId, KeyName, Name, Report};
+use sluicegate_model::{Counts, Entry, KeyId, KeyName, KeyValues, Name, Report};
 
 /// Reports that wait for their acknowledgement; beyond, the oldest is no longer waited for. What it
 /// held stands in the later ones as well.
 const MAX_IN_FLIGHT: usize = 16;
+
+/// The most entries of one report, so that it stays far below what a message may weigh. More keys
+/// than that wait until what is on its way is acknowledged, and then go at once.
+const MAX_ENTRIES: usize = 50_000;
+/// The most bytes of names of one report, about.
+const MAX_NAME_BYTES: usize = 1 << 20;
 
 /// Stands for no id.
 const NO_ID: KeyId = KeyId::MAX;
@@ -62,6 +68,8 @@ pub(crate) struct Uplink {
     lines: Vec<Option<Line>>,
     /// Keys that may differ from what the controller is known to have.
     unsettled: VecDeque<u32>,
+    /// How many of them, from the front, had no room in this tick's reports so far.
+    waiting: usize,
     /// The key behind each id.
     ids: Vec<Option<u32>>,
     free_ids: Vec<KeyId>,
@@ -77,9 +85,10 @@ impl Uplink {
             is_open: false,
             stream: 0,
             seq: 0,
-            max_entries: max_entries.max(1),
+            max_entries: max_entries.clamp(1, MAX_ENTRIES),
             lines: Vec::new(),
             unsettled: VecDeque::new(),
+            waiting: 0,
             ids: Vec::new(),
             free_ids: Vec::new(),
             retiring: BTreeSet::new(),
@@ -112,6 +121,7 @@ impl Uplink {
     pub(crate) fn close(&mut self) {
         self.is_open = false;
         self.seq = 0;
+        self.waiting = 0;
         self.ids.clear();
         self.free_ids.clear();
         self.retiring.clear();
@@ -152,23 +162,38 @@ impl Uplink {
         }
     }
 
-    /// The next report; `None` if there is nothing to say.
+    /// The report of a tick; `None` if there is nothing to say.
     pub(crate) fn report(&mut self, node: &mut Node) -> Option<Report> {
+        self.waiting = self.unsettled.len();
+        self.next_report(node)
+    }
+
+    /// What had no room in the reports of this tick, if anything.
+    pub(crate) fn report_rest(&mut self, node: &mut Node) -> Option<Report> {
+        if self.waiting == 0 { None } else { self.next_report(node) }
+    }
+
+    fn next_report(&mut self, node: &mut Node) -> Option<Report> {
         if !self.is_open {
             return None;
         }
         let mut report = Report { interval: node.tick(), ..Report::default() };
         let mut sent = InFlight::default();
-        for turn in 0..self.unsettled.len() {
-            if report.entries.len() >= self.max_entries {
-                let waiting = self.unsettled.len() - turn;
-                node.counters_mut().report_entries_deferred += waiting as u64;
+        let mut name_bytes = 0;
+        while self.waiting > 0 {
+            if report.entries.len() >= self.max_entries || name_bytes >= MAX_NAME_BYTES {
+                node.counters_mut().report_entries_deferred += self.waiting as u64;
                 break;
             }
+            self.waiting -= 1;
             let Some(key) = self.unsettled.pop_front() else { break };
-            let Some(entry) = self.entry(key, node, &mut report.new_keys) else { continue };
-            report.entries.push(entry.0);
-            sent.keys.push((key, entry.1));
+            let named = report.new_keys.len();
+            let Some((entry, state)) = self.entry(key, node, &mut report.new_keys) else {
+                continue;
+            };
+            name_bytes += report.new_keys[named..].iter().map(|(_, n)| weight(n)).sum::<usize>();
+            report.entries.push(entry);
+            sent.keys.push((key, state));
             self.unsettled.push_back(key);
         }
         self.add_services(node, &mut report, &mut sent);
@@ -188,15 +213,12 @@ impl Uplink {
         Some(report)
     }
 
-    /// The controller has taken in the report `seq`.
-    pub(crate) fn acknowledge(&mut self, seq: u64) {
+    /// The controller has taken in the report `seq`. Says whether that was waited for.
+    pub(crate) fn acknowledge(&mut self, seq: u64) -> bool {
         while self.in_flight.front().is_some_and(|f| f.seq < seq) {
             self.in_flight.pop_front();
         }
-        if self.in_flight.front().is_none_or(|f| f.seq != seq) {
-            return;
-        }
-        let Some(taken) = self.in_flight.pop_front() else { return };
+        let Some(taken) = self.in_flight.pop_front_if(|f| f.seq == seq) else { return false };
         for (key, state) in taken.keys {
             if let Some(line) = self.lines.get_mut(key as usize).and_then(Option::as_mut) {
                 line.acked = state;
@@ -213,6 +235,7 @@ impl Uplink {
                 self.free_ids.push(id);
             }
         }
+        true
     }
 
     fn line(&self, key: u32) -> Option<&Line> {
@@ -273,4 +296,13 @@ impl Uplink {
             }
         }
     }
+}
+
+/// The bytes of a name's texts.
+fn weight(name: &KeyName) -> usize {
+    let values = match &name.values {
+        KeyValues::Each(values) => values.iter().map(|v| v.len()).sum(),
+        KeyValues::Whole | KeyValues::Overflow => 0,
+    };
+    name.service.as_str().len() + name.bucket.as_str().len() + values
 }

@@ -198,14 +198,13 @@ impl CountCell {
     }
 }
 
-/// A 32-bit hash of the seed and a unit: one widening multiplication, folded.
+/// A 32-bit hash of the seed and a unit. The second multiplication matters: after one, the
+/// thresholds of all cells still move in step from unit to unit.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "folding keeps what it cuts off")]
+#[expect(clippy::cast_possible_truncation, reason = "the high half is the hash")]
 fn threshold(seed: u32, unit: u32) -> u32 {
-    let x = (u64::from(seed) << 32 | u64::from(unit)) ^ 0x5851_f42d_4c95_7f2d;
-    let product = u128::from(x) * 0x9fb2_1c65_1e98_df25;
-    let folded = (product >> 64) as u64 ^ product as u64;
-    (folded >> 16) as u32
+    let x = u64::from(unit ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32
 }
 
 #[cfg(all(test, not(loom)))]

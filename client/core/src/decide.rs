@@ -1,30 +1,47 @@
 //! The decision itself: draw for each key, join the verdicts, count once on each.
 //!
-//! Requests of one slot, and of a few slots with nothing to draw, have short ways of their own: they
-//! are what nearly every request is, and what the instruction budget is about. Everything else goes
-//! through `joint`, which handles any number of slots in blocks, on the stack.
+//! Requests of one slot, and of two or three, have short ways of their own (`few`): they are what
+//! nearly every request is, and what the instruction budget is about. Everything else goes through
+//! `joint`, which handles any number of slots in blocks, on the stack.
 
 use sluicegate_model::{Per, Request};
 
-use crate::CoarseClock;
 use crate::cell::{ALL, CountCell, Tally};
 use crate::matcher::{Candidate, Counted, Dimensions, Resolved, ServicePlan};
 use crate::outcome::Outcome;
-use crate::plan::{Plan, Shared};
-use crate::slot::{RuleSlot, ServiceSlot, Slot};
+use crate::plan::Plan;
+use crate::slot::{ServiceSlot, Slot};
 use crate::stripe;
 use crate::sync::Ordering;
 use crate::values::{PerBucket, Query};
+use crate::{CoarseClock, Limiter};
 
-/// A cap that was not refilled for so long is not obeyed: the agent is late, not the traffic heavy.
-const LATE_REFILL_NS: u64 = 50_000_000;
 /// Slots that one frame of `joint` holds.
 const BLOCK: usize = 8;
 
-/// One limiter's state and clock, for the length of a decision.
+/// A limiter that decides. One pointer, so that handing it on costs one register.
+#[derive(Debug)]
 pub(crate) struct Decider<'a, C> {
-    pub(crate) shared: &'a Shared,
-    pub(crate) clock: &'a C,
+    pub(crate) limiter: &'a Limiter<C>,
+}
+
+impl<C> Clone for Decider<'_, C> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C> Copy for Decider<'_, C> {}
+
+/// What a key says of a request before it is asked whether that holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyVerdict {
+    Pass,
+    /// The ratio says no.
+    Drawn,
+    /// The cap says no.
+    Capped,
 }
 
 /// A slot with the cell that this thread counts it on.
@@ -102,8 +119,8 @@ impl Joined {
 
 impl<C: CoarseClock> Decider<'_, C> {
     /// Decides a request by its strings.
-    #[inline]
-    pub(crate) fn by_request(&self, plan: &Plan, request: &Request<'_>, hits: u32) -> Outcome {
+    #[inline(always)]
+    pub(crate) fn by_request(self, plan: &Plan, request: &Request<'_>, hits: u32) -> Outcome {
         let hash = plan.hash_of(request);
         match plan.identity(hash, request) {
             Some(identity) => self.by_resolved(plan, &identity.resolved, request, hits),
@@ -112,17 +129,28 @@ impl<C: CoarseClock> Decider<'_, C> {
     }
 
     /// Decides a request whose identity is resolved; `request` is asked for its dimensions.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn by_resolved<D: Dimensions>(
-        &self,
+        self,
         plan: &Plan,
         resolved: &Resolved,
         request: &D,
         hits: u32,
     ) -> Outcome {
-        if let Some(one) = &resolved.one {
-            return self.one(&one.slot, resolved, hits);
+        match &resolved.one {
+            Some(one) => self.one(&one.slot, resolved, hits),
+            None => self.by_several(plan, resolved, request, hits),
         }
+    }
+
+    #[inline]
+    fn by_several<D: Dimensions>(
+        self,
+        plan: &Plan,
+        resolved: &Resolved,
+        request: &D,
+        hits: u32,
+    ) -> Outcome {
         if resolved.groups.is_empty() {
             return self.by_fixed(resolved, hits);
         }
@@ -139,144 +167,34 @@ impl<C: CoarseClock> Decider<'_, C> {
 
     /// Decides by slots that count whatever the dimensions are.
     #[inline]
-    pub(crate) fn by_fixed(&self, resolved: &Resolved, hits: u32) -> Outcome {
+    pub(crate) fn by_fixed(self, resolved: &Resolved, hits: u32) -> Outcome {
         match &*resolved.fixed {
             [] => self.none(resolved, hits),
-            [a, b] => self.few([a, b], resolved, hits),
-            [a, b, c] => self.few([a, b, c], resolved, hits),
+            [one] => self.one(&one.slot, resolved, hits),
+            [a, b] => self.few([&a.slot, &b.slot], resolved.service.as_deref(), hits),
+            [a, b, c] => {
+                let service = resolved.service.as_deref();
+                self.few([&a.slot, &b.slot, &c.slot], service, hits)
+            }
             many => self.joined(many.iter().map(|r| &r.slot), resolved.service.as_deref(), hits),
-        }
-    }
-
-    /// Decides by one slot.
-    #[inline]
-    pub(crate) fn one(&self, slot: &Slot, resolved: &Resolved, hits: u32) -> Outcome {
-        match self.fast_one(slot, hits) {
-            Some(admitted) => admitted,
-            None => self.drawing_one(slot, resolved.service.as_deref(), hits),
-        }
-    }
-
-    /// Nothing to draw, a stripe at hand, room under the cap: admitted and counted, or nothing done.
-    #[inline]
-    pub(crate) fn fast_one(&self, slot: &Slot, hits: u32) -> Option<Outcome> {
-        let route = slot.route();
-        if !route.is_fast_and_striped() || hits == 0 {
-            return None;
-        }
-        let cells = stripe::current(self.shared.id)?;
-        let (cell, service) = (cells.get(route.key())?, cells.get(route.service())?);
-        if !cell.has_budget(hits) {
-            return None;
-        }
-        cell.count_owned(Tally::Admitted, hits);
-        service.count_owned(Tally::Admitted, hits);
-        Some(Outcome::ADMITTED)
-    }
-
-    #[inline(never)]
-    pub(crate) fn drawing_one(
-        &self,
-        slot: &Slot,
-        service: Option<&ServiceSlot>,
-        hits: u32,
-    ) -> Outcome {
-        if hits == 0 {
-            return self.check(std::iter::once(slot));
-        }
-        let at = self.at(slot);
-        if self.passes(at, hits) {
-            at.count(Tally::Admitted, hits);
-            self.count_service(service, Tally::Admitted, hits);
-            return Outcome::ADMITTED;
-        }
-        at.count(Tally::Alone, hits);
-        let flags = slot.flags();
-        if flags.denies() {
-            self.count_service(service, Tally::Alone, hits);
-            Outcome::dropped(slot.bucket(), flags.retry_ms())
-        } else {
-            self.count_service(service, Tally::Admitted, hits);
-            Outcome::shadow_dropped(slot.bucket())
         }
     }
 
     /// No bucket counts it.
     #[inline]
-    fn none(&self, resolved: &Resolved, hits: u32) -> Outcome {
+    fn none(self, resolved: &Resolved, hits: u32) -> Outcome {
         self.count_service(resolved.service.as_deref(), Tally::Admitted, hits);
         Outcome::ADMITTED
     }
 
-    #[inline]
-    fn few<const N: usize>(
-        &self,
-        rules: [&RuleSlot; N],
-        resolved: &Resolved,
-        hits: u32,
-    ) -> Outcome {
-        match self.fast_few(rules, hits) {
-            Some(admitted) => admitted,
-            None => self.drawing_few(rules, resolved.service.as_deref(), hits),
-        }
-    }
-
-    /// As `fast_one`, for several slots of one service.
-    #[inline]
-    fn fast_few<const N: usize>(&self, rules: [&RuleSlot; N], hits: u32) -> Option<Outcome> {
-        let cells = stripe::current(self.shared.id)?;
-        let mut own: [Option<&CountCell>; N] = [None; N];
-        let mut service = 0;
-        for (rule, own) in rules.iter().zip(&mut own) {
-            let route = rule.slot.route();
-            let cell = cells.get(route.key())?;
-            if !route.is_fast_and_striped() || !cell.has_budget(hits) {
-                return None;
-            }
-            *own = Some(cell);
-            service = route.service();
-        }
-        let service = cells.get(service)?;
-        if hits == 0 {
-            return None;
-        }
-        own.into_iter().flatten().for_each(|cell| cell.count_owned(Tally::Admitted, hits));
-        service.count_owned(Tally::Admitted, hits);
-        Some(Outcome::ADMITTED)
-    }
-
-    #[inline(never)]
-    fn drawing_few<const N: usize>(
-        &self,
-        rules: [&RuleSlot; N],
-        service: Option<&ServiceSlot>,
-        hits: u32,
-    ) -> Outcome {
-        if hits == 0 {
-            return self.check(rules.into_iter().map(|r| &r.slot));
-        }
-        let drawn = rules.map(|rule| {
-            let at = self.at(&rule.slot);
-            (at, self.passes(at, hits))
-        });
-        let mut joined = Joined::default();
-        drawn.iter().for_each(|(at, pass)| joined.add(at.slot, *pass));
-        drawn.iter().for_each(|(at, pass)| at.count(joined.tally(at.slot, *pass), hits));
-        self.count_service(service, joined.service_tally(), hits);
-        joined.outcome()
-    }
-
     /// Decides by any number of slots.
     #[inline(never)]
-    fn joined<'p>(
-        &self,
+    pub(crate) fn joined<'p>(
+        self,
         mut slots: impl Iterator<Item = &'p Slot>,
         service: Option<&ServiceSlot>,
         hits: u32,
     ) -> Outcome {
-        if hits == 0 {
-            return self.check(slots);
-        }
         let mut joined = Joined::default();
         self.joint(&mut slots, hits, &mut joined);
         self.count_service(service, joined.service_tally(), hits);
@@ -286,12 +204,7 @@ impl<C: CoarseClock> Decider<'_, C> {
     /// Draws for a block of slots, then for those behind it, and counts the block once all verdicts
     /// are in. The frames hold what would otherwise be an allocation; there are at most as many as
     /// a service can have blocks of buckets.
-    fn joint<'p>(
-        &self,
-        slots: &mut impl Iterator<Item = &'p Slot>,
-        hits: u32,
-        joined: &mut Joined,
-    ) {
+    fn joint<'p>(self, slots: &mut impl Iterator<Item = &'p Slot>, hits: u32, joined: &mut Joined) {
         let mut block: [Option<(At<'p>, bool)>; BLOCK] = [None; BLOCK];
         for (entry, slot) in block.iter_mut().zip(&mut *slots) {
             let at = self.at(slot);
@@ -309,41 +222,42 @@ impl<C: CoarseClock> Decider<'_, C> {
 
     /// What one hit would meet, with nothing drawn and nothing counted.
     #[cold]
-    fn check<'p>(&self, slots: impl Iterator<Item = &'p Slot>) -> Outcome {
+    #[inline(never)]
+    pub(crate) fn ask(self, plan: &Plan, request: &Request<'_>) -> Outcome {
         let mut joined = Joined::default();
-        for slot in slots {
+        for slot in self.slots(plan, request) {
             joined.add(slot, self.would_pass(self.at(slot)));
         }
         joined.outcome()
     }
 
     /// As `passes`, with nothing drawn.
-    pub(crate) fn would_pass(&self, at: At<'_>) -> bool {
+    pub(crate) fn would_pass(self, at: At<'_>) -> bool {
         let ratio = at.slot.ratio();
         let drawn = ratio == ALL || ratio != 0 && at.cell.would_pass(ratio, at.owned);
-        self.after_drawing(at, drawn, 1)
+        self.holds_not(at.slot, verdict(at.cell, drawn, 1))
     }
 
     /// An identity that the table does not have: matched here and now, and made known to the agent.
     #[cold]
     #[inline(never)]
-    fn by_rules(&self, plan: &Plan, hash: u64, request: &Request<'_>, hits: u32) -> Outcome {
+    fn by_rules(self, plan: &Plan, hash: u64, request: &Request<'_>, hits: u32) -> Outcome {
         self.make_known(hash, request);
         let Some(service) = plan.services.get(request.service) else { return Outcome::ADMITTED };
         self.joined(self.matching(plan, service, request), Some(&service.slot), hits)
     }
 
-    pub(crate) fn make_known(&self, hash: u64, request: &Request<'_>) {
-        if self.shared.identities_full.load(Ordering::Relaxed) {
-            self.shared.refused_identities.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn make_known(self, hash: u64, request: &Request<'_>) {
+        if self.limiter.shared().identities_full.load(Ordering::Relaxed) {
+            self.limiter.shared().refused_identities.fetch_add(1, Ordering::Relaxed);
         } else {
             let texts = [request.service, request.caller, request.procedure];
-            self.shared.waiting.post(None, hash, texts.into_iter());
+            self.limiter.shared().waiting.post(None, hash, texts.into_iter());
         }
     }
 
     pub(crate) fn matching<'p>(
-        &self,
+        self,
         plan: &'p Plan,
         service: &'p ServicePlan,
         request: &'p Request<'p>,
@@ -356,7 +270,7 @@ impl<C: CoarseClock> Decider<'_, C> {
 
     /// Of each group of open candidates the slot that counts.
     pub(crate) fn open_slots<'p, D: Dimensions>(
-        &self,
+        self,
         plan: &'p Plan,
         resolved: &'p Resolved,
         request: &'p D,
@@ -367,7 +281,7 @@ impl<C: CoarseClock> Decider<'_, C> {
     /// The slot of the first candidate that fits.
     #[inline]
     pub(crate) fn pick<'p, D: Dimensions>(
-        &self,
+        self,
         plan: &'p Plan,
         group: &'p [Candidate],
         request: &D,
@@ -387,7 +301,7 @@ impl<C: CoarseClock> Decider<'_, C> {
     /// `None` if the request lacks a dimension.
     #[inline]
     fn value_slot<'p, D: Dimensions>(
-        &self,
+        self,
         plan: &'p Plan,
         per: &'p PerBucket,
         request: &D,
@@ -409,41 +323,30 @@ impl<C: CoarseClock> Decider<'_, C> {
 
     #[cold]
     #[inline(never)]
-    fn overflow(&self, per: &PerBucket, query: Option<Query<'_>>) {
+    fn overflow(self, per: &PerBucket, query: Option<Query<'_>>) {
         match query {
             Some(query) if !per.full.load(Ordering::Relaxed) => {
-                self.shared.waiting.post(Some(per.number), query.hash, query.parts());
+                self.limiter.shared().waiting.post(Some(per.number), query.hash, query.parts());
             }
             _ => {
-                self.shared.refused_values.fetch_add(1, Ordering::Relaxed);
+                self.limiter.shared().refused_values.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
     /// The cell that this thread counts a slot on.
     #[inline]
-    pub(crate) fn at<'p>(&self, slot: &'p Slot) -> At<'p> {
-        match self.own_cell(slot.route().key()) {
+    pub(crate) fn at<'p>(self, slot: &'p Slot) -> At<'p> {
+        match stripe::own_cell(&self.limiter.shared().stripes, slot.route().key()) {
             Some(cell) => At { slot, cell, owned: true },
             None => At { slot, cell: &slot.shared, owned: false },
         }
     }
 
     #[inline]
-    fn own_cell(&self, place: usize) -> Option<&'static CountCell> {
-        if place == 0 {
-            return None;
-        }
-        match stripe::current(self.shared.id).and_then(|cells| cells.get(place)) {
-            Some(cell) => Some(cell),
-            None => stripe::renew(&self.shared.stripes).get(place),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn count_service(&self, service: Option<&ServiceSlot>, tally: Tally, hits: u32) {
+    pub(crate) fn count_service(self, service: Option<&ServiceSlot>, tally: Tally, hits: u32) {
         let Some(service) = service else { return };
-        match self.own_cell(service.place()) {
+        match stripe::own_cell(&self.limiter.shared().stripes, service.place()) {
             Some(cell) => cell.count_owned(tally, hits),
             None => service.shared.count_shared(tally, hits),
         }
@@ -451,7 +354,7 @@ impl<C: CoarseClock> Decider<'_, C> {
 
     /// Whether the key lets `hits` through: drawn, under the cap, or nobody there to say so.
     #[inline]
-    pub(crate) fn passes(&self, at: At<'_>, hits: u32) -> bool {
+    pub(crate) fn passes(self, at: At<'_>, hits: u32) -> bool {
         let ratio = at.slot.ratio();
         let drawn = match ratio {
             ALL => true,
@@ -459,23 +362,34 @@ impl<C: CoarseClock> Decider<'_, C> {
             _ if at.owned => at.cell.draw_owned(ratio, hits),
             _ => at.cell.draw_shared(ratio, hits),
         };
-        self.after_drawing(at, drawn, hits)
+        self.holds_not(at.slot, verdict(at.cell, drawn, hits))
     }
 
+    /// Whether a request goes through after all: because the verdict says so, or because whoever
+    /// set the ratio or the cap has not been heard of for too long.
     #[inline]
-    fn after_drawing(&self, at: At<'_>, drawn: bool, hits: u32) -> bool {
-        if drawn {
-            at.cell.has_budget(hits) || self.is_cap_void()
-        } else {
-            let flags = at.slot.flags();
-            flags.denies()
-                && !flags.keeps()
-                && self.shared.silent_ns(self.clock.now()) > self.shared.stale_after_ns
+    pub(crate) fn holds_not(self, slot: &Slot, verdict: KeyVerdict) -> bool {
+        match verdict {
+            KeyVerdict::Pass => true,
+            KeyVerdict::Drawn => self.is_forgiven(slot),
+            KeyVerdict::Capped => self.limiter.shared().is_refill_late(self.limiter.now()),
         }
     }
 
-    #[cold]
-    fn is_cap_void(&self) -> bool {
-        self.shared.silent_ns(self.clock.now()) > LATE_REFILL_NS
+    /// Whether a drop by the ratio is an admit, because the agent is dead.
+    #[inline(always)]
+    pub(crate) fn is_forgiven(self, slot: &Slot) -> bool {
+        slot.flags().ask_clock() && self.limiter.shared().is_stale(self.limiter.now())
+    }
+}
+
+#[inline]
+pub(crate) fn verdict(cell: &CountCell, drawn: bool, hits: u32) -> KeyVerdict {
+    if !drawn {
+        KeyVerdict::Drawn
+    } else if cell.has_budget(hits) {
+        KeyVerdict::Pass
+    } else {
+        KeyVerdict::Capped
     }
 }

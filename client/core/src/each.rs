@@ -68,7 +68,7 @@ impl<C: CoarseClock> Decider<'_, C> {
     }
 
     /// Every slot that counts `request`.
-    fn slots<'p>(
+    pub(crate) fn slots<'p>(
         &self,
         plan: &'p Plan,
         request: &'p Request<'p>,

@@ -21,19 +21,19 @@ impl Hasher {
     /// the next changes the hash.
     #[inline]
     pub(crate) fn hash<'a>(&self, shape: u64, texts: impl IntoIterator<Item = &'a str>) -> u64 {
-        let mut h = self.start ^ shape;
+        // Multiplied in, not only mixed in: or else a length and a byte could make up for each other.
+        let mut h = fold(self.start ^ shape, self.key);
         for text in texts {
             h = self.absorb(h, text.as_bytes());
         }
         fold(h ^ K1, self.key)
     }
 
-    #[inline]
+    #[inline(always)]
     fn absorb(&self, mut h: u64, bytes: &[u8]) -> u64 {
         if let Some(last) = bytes.last_chunk::<16>() {
-            let whole = bytes.as_chunks::<16>().0;
-            let more = (bytes.len() - 1) / 16;
-            for chunk in whole.iter().take(more) {
+            // The last 16 bytes in any case: they overlap what was taken in, or repeat it.
+            for chunk in bytes.as_chunks::<16>().0 {
                 h = self.step(h, chunk);
             }
             self.step(h, last)
@@ -53,15 +53,13 @@ impl Hasher {
 
 /// Whether two texts of **the same length** are equal, 16 bytes at a time: short texts are not worth
 /// a call of the library's comparison.
-#[inline]
+#[inline(always)]
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     debug_assert_eq!(a.len(), b.len());
     let (Some(last_a), Some(last_b)) = (a.last_chunk::<16>(), b.last_chunk::<16>()) else {
         return short(a) == short(b);
     };
-    let more = (a.len() - 1) / 16;
-    let pairs = a.as_chunks::<16>().0.iter().zip(b.as_chunks::<16>().0).take(more);
-    for (x, y) in pairs {
+    for (x, y) in a.as_chunks::<16>().0.iter().zip(b.as_chunks::<16>().0) {
         if u128::from_le_bytes(*x) != u128::from_le_bytes(*y) {
             return false;
         }
@@ -70,7 +68,7 @@ pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// All bytes of a text shorter than 16, as two numbers; with the length, they tell it exactly.
-#[inline]
+#[inline(always)]
 fn short(bytes: &[u8]) -> (u64, u64) {
     if let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
         (u64::from_le_bytes(*first), u64::from_le_bytes(*last))

@@ -141,8 +141,8 @@ struct Numbers {
 #[derive(Default)]
 struct Places {
     free: Vec<u16>,
-    /// The highest given out.
-    highest: u16,
+    /// How many were ever given out.
+    given: u16,
 }
 
 impl Keeper {
@@ -291,7 +291,7 @@ impl Keeper {
     /// 1,000 requests a second and more. Whether it does: false if the bound is reached.
     pub fn promote(&mut self, key: KeyHandle) -> bool {
         let Some(slot) = self.slot(key) else { return false };
-        if slot.route().key() != 0 {
+        if slot.route().own_place().is_some() {
             return true;
         }
         let Some((of, _, false)) = self.origin(key) else { return false };
@@ -303,7 +303,7 @@ impl Keeper {
         }
         let Some(place) = self.places.take(&self.shared) else { return false };
         self.promoted.push(key.0);
-        let (Some(slot), Ok(service)) = (self.slot(key), u16::try_from(service.place())) else {
+        let (Some(slot), Some(service)) = (self.slot(key), service.own_place()) else {
             return false;
         };
         self.with_fold(key, |fold| {
@@ -320,7 +320,7 @@ impl Keeper {
     }
 
     fn promote_service(&mut self, service: &ServiceSlot) -> bool {
-        if service.place() == 0 {
+        if service.own_place().is_none() {
             let Some(place) = self.places.take(&self.shared) else { return false };
             let stripes = &self.shared.stripes;
             service.set_place(place, || stripes.sum(usize::from(place)));
@@ -401,6 +401,7 @@ impl Keeper {
         let old = &self.plan;
         let mut plan = Plan {
             generation: old.generation + 1,
+            rules: old.rules,
             hasher: old.hasher,
             services: old.services.clone(),
             identities: old.identities.clone(),
@@ -419,12 +420,13 @@ impl Places {
         if let Some(place) = self.free.pop() {
             return Some(place);
         }
-        if shared.stripes.most() == 0 || usize::from(self.highest) >= shared.most_places {
+        if shared.stripes.most() == 0 || usize::from(self.given) >= shared.most_places {
             return None;
         }
-        self.highest += 1;
-        shared.stripes.reach(self.highest);
-        Some(self.highest)
+        let place = self.given;
+        self.given += 1;
+        shared.stripes.reach(place);
+        Some(place)
     }
 }
 

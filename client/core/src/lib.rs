@@ -8,6 +8,7 @@ mod agent;
 mod cell;
 mod decide;
 mod each;
+mod few;
 mod hash;
 mod keeper;
 mod limiter;

@@ -77,6 +77,9 @@ impl<C: CoarseClock> Limiter<C> {
     /// one hit would go through; more than 2^24 count as that many.
     #[inline]
     pub fn decide_n(&self, request: &Request<'_>, hits: u32) -> Outcome {
+        if hits == 0 {
+            return self.shared.with_plan(|plan| self.decider().ask(plan, request));
+        }
         let hits = hits.min(MAX_HITS);
         self.shared.with_plan(|plan| self.decider().by_request(plan, request, hits))
     }
@@ -98,10 +101,8 @@ impl<C: CoarseClock> Limiter<C> {
     #[must_use]
     pub fn prepare(&self, request: &Request<'_>) -> Prepared<C> {
         let request = Arc::new(Owned::new(request));
-        let state = RefCell::new(State::default());
-        let prepared = Prepared { limiter: self.clone(), request, state };
-        prepared.renew();
-        prepared
+        let first = look_up(self, &request);
+        Prepared { limiter: self.clone(), request, first, later: RefCell::default() }
     }
 
     /// The name of the bucket that an outcome mentions, while it is configured.
@@ -113,46 +114,64 @@ impl<C: CoarseClock> Limiter<C> {
         Some(BucketName { service: named.of.service.clone(), bucket: name })
     }
 
+    #[inline]
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
     }
 
     #[inline]
     fn decider(&self) -> Decider<'_, C> {
-        Decider { shared: &self.shared, clock: &self.clock }
+        Decider { limiter: self }
     }
 }
 
 impl<C> Limiter<C> {
+    #[inline]
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.shared.id
     }
 }
 
 /// A request that was looked up before. Follows the configuration: after a change, the next decision
-/// looks it up again.
+/// looks it up again. (From then on the handle is some 15 instructions slower than a new one or a
+/// clone.)
 ///
 /// It can be cloned and sent to another thread, but not shared: make one for each worker or
 /// connection.
 pub struct Prepared<C> {
     limiter: Limiter<C>,
     request: Arc<Owned>,
-    state: RefCell<State>,
+    /// As it was looked up when the handle was made. Not behind a cell, so that reading it is free.
+    first: State,
+    /// As it was looked up since, if the configuration changed.
+    later: RefCell<State>,
 }
 
-/// What the request came down to, and in which plan.
-#[derive(Clone, Default)]
+/// What the request came down to, and in which configuration (0: not looked up).
+#[derive(Debug, Clone, Default)]
 struct State {
-    /// 0: not looked up yet.
-    generation: u64,
+    rules: u64,
     one: Option<Arc<RuleSlot>>,
+    /// The slots again, if no dimension need be looked up: one step nearer.
+    several: Box<[Arc<RuleSlot>]>,
     resolved: Arc<Resolved>,
 }
 
 impl<C> Clone for Prepared<C> {
     fn clone(&self) -> Self {
-        let state = RefCell::new(self.state.borrow().clone());
-        Self { limiter: self.limiter.clone(), request: self.request.clone(), state }
+        let later = self.later.borrow();
+        let latest = if later.rules > self.first.rules { &*later } else { &self.first };
+        Self {
+            limiter: self.limiter.clone(),
+            request: self.request.clone(),
+            first: latest.clone(),
+            later: RefCell::default(),
+        }
     }
 }
 
@@ -172,53 +191,62 @@ impl<C: CoarseClock> Prepared<C> {
     /// As [`Limiter::decide_n`].
     #[inline]
     pub fn decide_n(&self, hits: u32) -> Outcome {
+        if hits == 0 {
+            return self.request.with(|request| self.limiter.decide_n(request, 0));
+        }
         self.hits(hits.min(MAX_HITS))
     }
 
-    #[inline]
+    #[inline(always)]
     fn hits(&self, hits: u32) -> Outcome {
-        let state = self.state.borrow();
-        if state.generation == self.limiter.shared.generation() {
-            let decider = self.limiter.decider();
-            if let Some(one) = &state.one {
-                return decider.one(&one.slot, &state.resolved, hits);
+        let (first, decider) = (&self.first, self.limiter.decider());
+        if first.rules == self.limiter.shared.rules() {
+            if let Some(one) = &first.one {
+                return decider.one(&one.slot, &first.resolved, hits);
             }
-            if state.resolved.groups.is_empty() {
-                return decider.by_fixed(&state.resolved, hits);
+            if let [a, b, c] = &*first.several {
+                let service = first.resolved.service.as_deref();
+                return decider.few([&a.slot, &b.slot, &c.slot], service, hits);
             }
         }
-        drop(state);
-        self.with_values(hits)
+        self.by_others(hits)
     }
 
-    /// Where values must be looked up, or the plan is a new one.
+    /// More slots than one, or looked up anew.
     #[inline(never)]
-    fn with_values(&self, hits: u32) -> Outcome {
-        if self.state.borrow().generation != self.limiter.shared.generation() {
-            self.renew();
+    fn by_others(&self, hits: u32) -> Outcome {
+        let rules = self.limiter.shared.rules();
+        if self.first.rules == rules {
+            return self.by_state(&self.first, hits);
         }
-        let (state, decider) = (self.state.borrow(), self.limiter.decider());
+        if self.later.borrow().rules != rules {
+            let state = look_up(&self.limiter, &self.request);
+            self.later.replace(state);
+        }
+        self.by_state(&self.later.borrow(), hits)
+    }
+
+    #[inline]
+    fn by_state(&self, state: &State, hits: u32) -> Outcome {
+        let decider = self.limiter.decider();
+        if state.resolved.groups.is_empty() {
+            return decider.by_fixed(&state.resolved, hits);
+        }
         let shared = &self.limiter.shared;
         shared.with_plan(|plan| decider.by_resolved(plan, &state.resolved, &*self.request, hits))
     }
+}
 
-    #[cold]
-    fn renew(&self) {
-        let owned = &self.request;
-        let dimensions: Vec<(&str, &str)> =
-            owned.dimensions.iter().map(|(n, v)| (&**n, &**v)).collect();
-        let request = Request {
-            service: &owned.service,
-            caller: &owned.caller,
-            procedure: &owned.procedure,
-            dimensions: &dimensions,
-        };
-        self.limiter.shared.with_plan(|plan| {
-            let resolved = Arc::new(plan.resolve(&request, true));
-            let one = resolved.one.clone();
-            self.state.replace(State { generation: plan.generation, one, resolved });
-        });
-    }
+#[cold]
+fn look_up<C>(limiter: &Limiter<C>, owned: &Owned) -> State {
+    owned.with(|request| {
+        limiter.shared.with_plan(|plan| {
+            let resolved = Arc::new(plan.resolve(request, true));
+            let closed = resolved.groups.is_empty();
+            let several = if closed { resolved.fixed.clone() } else { Box::default() };
+            State { rules: plan.rules, one: resolved.one.clone(), several, resolved }
+        })
+    })
 }
 
 /// A request that outlives its caller's strings.
@@ -239,6 +267,19 @@ impl Owned {
             procedure: request.procedure.into(),
             dimensions: dimensions.collect(),
         }
+    }
+}
+
+impl Owned {
+    fn with<R>(&self, f: impl FnOnce(&Request<'_>) -> R) -> R {
+        let dimensions: Vec<(&str, &str)> =
+            self.dimensions.iter().map(|(n, v)| (&**n, &**v)).collect();
+        f(&Request {
+            service: &self.service,
+            caller: &self.caller,
+            procedure: &self.procedure,
+            dimensions: &dimensions,
+        })
     }
 }
 

@@ -21,6 +21,8 @@ use crate::waiting::WaitingRoom;
 
 /// The most limiters whose plans one thread keeps at hand.
 const MAX_PINNED: usize = 8;
+/// A cap that was not refilled for so long is not obeyed: the agent is late, not the traffic heavy.
+const LATE_REFILL_NS: u64 = 50_000_000;
 /// Bits for the length of each part in the shape of an identity.
 const LENGTH_BITS: u32 = 21;
 
@@ -28,6 +30,8 @@ const LENGTH_BITS: u32 = 21;
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) generation: u64,
+    /// Grows with each change of the configuration, from 1.
+    pub(crate) rules: u64,
     pub(crate) hasher: Hasher,
     pub(crate) services: Arc<HashMap<Name, Arc<ServicePlan>>>,
     pub(crate) identities: Arc<Table<Identity>>,
@@ -49,13 +53,13 @@ pub(crate) struct Named {
 }
 
 impl Plan {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hash_of(&self, request: &Request<'_>) -> u64 {
         let texts = [request.service, request.caller, request.procedure];
         self.hasher.hash(identity_shape(request), texts)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn identity(&self, hash: u64, request: &Request<'_>) -> Option<&Identity> {
         let shape = identity_shape(request);
         self.identities.find(hash, |e| e.is(shape, request)).map(|(_, e)| e)
@@ -93,7 +97,7 @@ impl Identity {
 
     /// Whether this is the request's. Longer texts than a shape can tell are never found: what is
     /// stored is far shorter, so the split fails.
-    #[inline]
+    #[inline(always)]
     fn is(&self, shape: u64, request: &Request<'_>) -> bool {
         if self.shape != shape {
             return false;
@@ -126,6 +130,14 @@ impl Identity {
 #[repr(align(64))]
 pub(crate) struct Apart<T>(pub(crate) T);
 
+/// When the agent last lived, and until when that counts.
+#[derive(Debug, Default)]
+struct Beat {
+    at: AtomicU64,
+    late_at: AtomicU64,
+    stale_at: AtomicU64,
+}
+
 /// What the handles of one limiter share.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -134,8 +146,10 @@ pub(crate) struct Shared {
     pub(crate) id: u64,
     /// Of the published plan.
     generation: AtomicU64,
+    /// Of the configuration in it: does not move when only a table grew.
+    rules: AtomicU64,
     /// An agent silent for so long is dead.
-    pub(crate) stale_after_ns: u64,
+    stale_after_ns: u64,
     pub(crate) stripes: Arc<Stripes>,
     pub(crate) most_values: usize,
     pub(crate) most_identities: usize,
@@ -143,8 +157,7 @@ pub(crate) struct Shared {
     pub(crate) seed: u64,
     /// No identity need be posted: there is no room for it.
     pub(crate) identities_full: AtomicBool,
-    /// When the agent last lived, and refilled budgets.
-    beat: Apart<AtomicU64>,
+    beat: Apart<Beat>,
     published: Apart<Mutex<Arc<Plan>>>,
     pub(crate) waiting: WaitingRoom,
     pub(crate) refused_identities: AtomicU64,
@@ -159,6 +172,7 @@ impl Shared {
         let most_values = settings.max_values.min(1 << 24);
         let plan = Plan {
             generation: 1,
+            rules: 1,
             hasher: Hasher::new(seed),
             services: Arc::default(),
             identities: Arc::new(Table::new(settings.max_identities, 0)),
@@ -166,9 +180,10 @@ impl Shared {
             arena: Arc::new(Arena::new(most_values, mix(seed ^ 2))),
             buckets: Arc::default(),
         };
-        Self {
+        let shared = Self {
             id,
             generation: AtomicU64::new(plan.generation),
+            rules: AtomicU64::new(plan.rules),
             stale_after_ns: nanos(settings.ttl.saturating_add(settings.ramp)),
             stripes: Arc::new(Stripes::new(id, mix(seed ^ 3), settings.max_stripes)),
             most_values,
@@ -176,14 +191,16 @@ impl Shared {
             most_places: settings.max_striped_keys.min(MAX_PLACES),
             seed,
             identities_full: AtomicBool::new(false),
-            beat: Apart(AtomicU64::new(now.as_nanos())),
+            beat: Apart(Beat::default()),
             published: Apart(Mutex::new(Arc::new(plan))),
             waiting: WaitingRoom::new(settings.max_waiting),
             refused_identities: AtomicU64::new(0),
             refused_values: AtomicU64::new(0),
             known_identities: AtomicU64::new(0),
             known_values: AtomicU64::new(0),
-        }
+        };
+        shared.beat(now);
+        shared
     }
 
     #[inline]
@@ -191,14 +208,33 @@ impl Shared {
         self.generation.load(Ordering::Acquire)
     }
 
-    pub(crate) fn beat(&self, now: Time) {
-        self.beat.0.store(now.as_nanos(), Ordering::Release);
+    #[inline]
+    pub(crate) fn rules(&self) -> u64 {
+        self.rules.load(Ordering::Acquire)
     }
 
-    /// How long ago the agent last lived, in nanoseconds.
+    /// The agent lives, and has refilled budgets.
+    pub(crate) fn beat(&self, now: Time) {
+        let (beat, at) = (&self.beat.0, now.as_nanos());
+        beat.at.store(at, Ordering::Relaxed);
+        beat.late_at.store(at.saturating_add(LATE_REFILL_NS), Ordering::Relaxed);
+        beat.stale_at.store(at.saturating_add(self.stale_after_ns), Ordering::Release);
+    }
+
+    /// Whether the agent is as good as dead.
     #[inline]
-    pub(crate) fn silent_ns(&self, now: Time) -> u64 {
-        now.as_nanos().saturating_sub(self.beat.0.load(Ordering::Relaxed))
+    pub(crate) fn is_stale(&self, now: Time) -> bool {
+        now.as_nanos() > self.beat.0.stale_at.load(Ordering::Relaxed)
+    }
+
+    /// Whether the budgets should have been refilled.
+    pub(crate) fn is_refill_late(&self, now: Time) -> bool {
+        now.as_nanos() > self.beat.0.late_at.load(Ordering::Relaxed)
+    }
+
+    /// How long ago the agent last lived.
+    pub(crate) fn silent(&self, now: Time) -> Duration {
+        now.since(Time::from_nanos(self.beat.0.at.load(Ordering::Relaxed)))
     }
 
     /// The plan as it stands.
@@ -209,9 +245,10 @@ impl Shared {
     /// Makes `plan`, which must have a higher generation, the one that all threads turn to.
     pub(crate) fn publish(&self, plan: Arc<Plan>) {
         let mut published = lock(&self.published.0);
-        let generation = plan.generation;
+        let (generation, rules) = (plan.generation, plan.rules);
         let old = std::mem::replace(&mut *published, plan);
         self.generation.store(generation, Ordering::Release);
+        self.rules.store(rules, Ordering::Release);
         drop(published);
         // Freed, if nobody else has it, without holding up those who wait for the lock.
         drop(old);
@@ -229,13 +266,17 @@ impl Shared {
         });
         match at_hand {
             Ok(Some(decided)) => decided,
-            Ok(None) | Err(_) => decide(&self.renew()),
+            Ok(None) | Err(_) => self.with_new_plan(decide),
         }
     }
 
-    /// Gets the new plan, and has it at hand if that is possible (it is not while the thread ends).
     #[cold]
     #[inline(never)]
+    fn with_new_plan<R>(&self, mut decide: impl FnMut(&Plan) -> R) -> R {
+        decide(&self.renew())
+    }
+
+    /// Gets the new plan, and has it at hand if that is possible (it is not while the thread ends).
     fn renew(&self) -> Arc<Plan> {
         let renewed = PINNED.try_with(|pinned| {
             let mut pinned = pinned.try_borrow_mut().ok()?;

@@ -15,22 +15,21 @@ const RETRY_SHIFT: u32 = 8;
 
 /// The bit of a route that says that the ratio is not "all".
 const DRAWING: u32 = 1 << 31;
-/// The most places in a stripe: 15 bits of a route, the first of them unused.
-pub(crate) const MAX_PLACES: usize = (1 << 15) - 1;
+/// The place that no stripe has: counts go to the shared cells.
+pub(crate) const NO_PLACE: u16 = (1 << 15) - 1;
+/// The most places in a stripe.
+pub(crate) const MAX_PLACES: usize = NO_PLACE as usize;
 
-/// Where the threads that have a stripe count a key and its service: two places in the stripe, or
-/// none (0), which means on the shared cells. With it, in one word, whether there is anything to
-/// draw, so that the usual case is one comparison.
+/// Where the threads that have a stripe count a key and its service: two places in the stripe. With
+/// it, in one word, whether there is anything to draw, so that the usual case is one comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Route(u32);
 
 impl Route {
-    #[inline]
-    pub(crate) fn is_fast_and_striped(self) -> bool {
-        self.0.cast_signed() > 0
-    }
+    const SHARED: u32 = (NO_PLACE as u32) << 16 | NO_PLACE as u32;
 
-    #[cfg(test)]
+    /// Whether the ratio is not "all".
+    #[inline]
     pub(crate) fn is_drawing(self) -> bool {
         self.0 & DRAWING != 0
     }
@@ -43,6 +42,12 @@ impl Route {
     #[inline]
     pub(crate) fn service(self) -> usize {
         self.0 as usize & MAX_PLACES
+    }
+
+    /// The key's place, if it has one.
+    #[inline]
+    pub(crate) fn own_place(self) -> Option<u16> {
+        u16::try_from(self.key()).ok().filter(|place| *place != NO_PLACE)
     }
 }
 
@@ -75,10 +80,10 @@ impl Flags {
         }
     }
 
-    /// Whether drops hold although the agent is dead.
+    /// Whether a drop holds only while the agent lives: of a deny bucket that does not keep.
     #[inline]
-    pub(crate) fn keeps(self) -> bool {
-        self.0 & (KEEP | CLOSED) != 0
+    pub(crate) fn ask_clock(self) -> bool {
+        self.0 & (SHADOW | OBSERVE | KEEP | CLOSED) == 0
     }
 
     /// Whether the limit is 0.
@@ -116,7 +121,7 @@ impl Slot {
     pub(crate) fn new(random: u64) -> Self {
         Self {
             ratio: AtomicU32::new(ALL),
-            route: AtomicU32::new(0),
+            route: AtomicU32::new(Route::SHARED),
             flags: AtomicU32::new(0),
             bucket: AtomicU32::new(0),
             shared: CountCell::shared(random),
@@ -147,7 +152,7 @@ impl Slot {
     pub(crate) fn assign(&self, bucket: u32, flags: Flags) {
         self.bucket.store(bucket, Ordering::Relaxed);
         self.set_flags(flags);
-        self.route.store(0, Ordering::Relaxed);
+        self.route.store(Route::SHARED, Ordering::Relaxed);
         self.set_ratio(if flags.is_closed() { 0 } else { ALL });
         self.shared.set_budget(None);
     }
@@ -165,7 +170,7 @@ impl Slot {
         self.route.store(places | drawing, Ordering::Release);
     }
 
-    /// Sets where threads count, two places in the stripes; `(0, 0)` for the shared cells.
+    /// Sets where threads count, two places in the stripes; [`NO_PLACE`] for the shared cells.
     pub(crate) fn set_places(&self, key: u16, service: u16) {
         let drawing = self.route.load(Ordering::Relaxed) & DRAWING;
         let places = u32::from(key) << 16 | u32::from(service);
@@ -186,7 +191,7 @@ pub(crate) struct ServiceSlot {
 impl ServiceSlot {
     pub(crate) fn new() -> Self {
         Self {
-            place: AtomicU32::new(0),
+            place: AtomicU32::new(u32::from(NO_PLACE)),
             shared: CountCell::shared(0),
             before: Mutex::new(Raw::default()),
         }
@@ -195,6 +200,11 @@ impl ServiceSlot {
     #[inline]
     pub(crate) fn place(&self) -> usize {
         self.place.load(Ordering::Relaxed) as usize
+    }
+
+    /// Its place, if it has one.
+    pub(crate) fn own_place(&self) -> Option<u16> {
+        u16::try_from(self.place()).ok().filter(|place| *place != NO_PLACE)
     }
 
     /// Gives it a place in the stripes, where `standing` stands already.
@@ -290,21 +300,22 @@ mod tests {
     fn routes_and_flags_hold_what_was_put_in() {
         let slot = Slot::new(1);
         slot.assign(9, Flags::new(Mode::Shadow, true, false, 1500));
-        assert!(!slot.route().is_fast_and_striped() && !slot.route().is_drawing());
-        slot.set_places(MAX_PLACES as u16, 3);
-        assert!(slot.route().is_fast_and_striped());
-        assert_eq!((slot.route().key(), slot.route().service()), (MAX_PLACES, 3));
+        assert!(slot.route().own_place().is_none() && !slot.route().is_drawing());
+        slot.set_places(NO_PLACE - 1, 3);
+        assert_eq!((slot.route().own_place(), slot.route().service()), (Some(NO_PLACE - 1), 3));
         slot.set_ratio(7);
-        assert!(slot.route().is_drawing() && !slot.route().is_fast_and_striped());
-        assert_eq!((slot.route().key(), slot.route().service()), (MAX_PLACES, 3));
+        assert!(slot.route().is_drawing());
+        assert_eq!((slot.route().own_place(), slot.route().service()), (Some(NO_PLACE - 1), 3));
         let flags = slot.flags();
-        assert_eq!((flags.mode(), flags.keeps(), flags.retry_ms()), (Mode::Shadow, true, 1500));
+        assert_eq!((flags.mode(), flags.ask_clock(), flags.retry_ms()), (Mode::Shadow, false, 1500));
         let flags = flags.with_keep(false).with_retry_ms(u32::MAX);
-        assert_eq!((flags.mode(), flags.keeps()), (Mode::Shadow, false));
+        assert_eq!((flags.mode(), flags.ask_clock()), (Mode::Shadow, false));
+        assert!(Flags::new(Mode::Deny, false, false, 0).ask_clock());
+        assert!(!Flags::new(Mode::Deny, true, false, 0).ask_clock());
         assert_eq!(flags.retry_ms(), MAX_RETRY_MS);
         slot.assign(1, Flags::new(Mode::Deny, false, true, 0));
         assert_eq!(slot.ratio(), 0, "a limit of 0 needs no directive");
-        assert!(slot.flags().keeps());
+        assert!(!slot.flags().ask_clock());
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl<C: CoarseClock> Limiter<C> {
             refused_waiting: shared.waiting.refused(),
             refused_identities: shared.refused_identities.load(Ordering::Relaxed),
             refused_values: shared.refused_values.load(Ordering::Relaxed),
-            agent_silent: Duration::from_nanos(shared.silent_ns(self.now())),
+            agent_silent: shared.silent(self.now()),
         }
     }
 

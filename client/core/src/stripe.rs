@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::cell::{CountCell, Raw};
 use crate::hash::mix;
+use crate::slot::MAX_PLACES;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, try_lock};
 
 /// The fewest places of a stripe.
@@ -25,12 +26,18 @@ const MAX_HELD: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Stripe {
     claimed: AtomicBool,
-    cells: Box<[CountCell]>,
+    cells: Box<[OwnCell]>,
 }
+
+/// A cell in a stripe. It has a cache line of its own not against other threads (there are none)
+/// but so that one decision touches one line a key, and finds it with a shift.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct OwnCell(pub(crate) CountCell);
 
 impl Stripe {
     fn new(places: usize, seed: u64) -> Self {
-        let cell = |i| CountCell::owned(mix(seed ^ mix(i as u64)));
+        let cell = |i| OwnCell(CountCell::owned(mix(seed ^ mix(i as u64))));
         Self { claimed: AtomicBool::new(false), cells: (0..places).map(cell).collect() }
     }
 
@@ -99,7 +106,7 @@ impl Stripes {
         if all.len() >= self.most {
             return Claim::AllTaken;
         }
-        let size = needed.max(MIN_PLACES).next_power_of_two();
+        let size = needed.max(MIN_PLACES).next_power_of_two().min(MAX_PLACES);
         let made = pool::take(size).unwrap_or_else(|| {
             Box::leak(Box::new(Stripe::new(size, mix(self.seed ^ all.len() as u64))))
         });
@@ -118,10 +125,10 @@ impl Stripes {
     /// The sum over all stripes of what stands at `place`.
     pub(crate) fn sum(&self, place: usize) -> Raw {
         let mut sum = Raw::default();
-        if place != 0 {
+        if place < MAX_PLACES {
             for stripe in lock(&self.all).iter() {
                 if let Some(cell) = stripe.cells.get(place) {
-                    sum.add(cell.read());
+                    sum.add(cell.0.read());
                 }
             }
         }
@@ -132,7 +139,7 @@ impl Stripes {
     pub(crate) fn set_budget(&self, place: usize, allowance: Option<u64>) {
         for stripe in lock(&self.all).iter() {
             if let Some(cell) = stripe.cells.get(place) {
-                cell.set_budget(allowance);
+                cell.0.set_budget(allowance);
             }
         }
     }
@@ -155,18 +162,33 @@ impl Drop for Stripes {
     }
 }
 
-/// What a thread counts on for the limiter `id`: the places of its stripe, none if it has none.
-#[inline]
-pub(crate) fn current(id: u64) -> Option<&'static [CountCell]> {
-    let (owner, cells) = CURRENT.get();
-    (owner == id).then_some(cells)
+/// Runs `f` on the cells of the calling thread's stripe, if the limiter `id` is the one it decided
+/// by last and it has a stripe of it.
+#[inline(always)]
+pub(crate) fn with_own<R>(id: u64, f: impl FnOnce(&'static [OwnCell]) -> Option<R>) -> Option<R> {
+    // The closure returns what is made of the cells, never the cells: so that it stays in registers.
+    CURRENT.with(|current| {
+        let (owner, cells) = current.get();
+        if owner == id { f(cells) } else { None }
+    })
 }
 
-/// Makes the calling thread's stripe of `stripes` the current one, claiming one if it must. The
-/// slow part of [`current`]; also for a stripe that is too short for a place given out lately.
+/// The calling thread's cell at `place`, with a stripe claimed for it if need be. `None` if the
+/// place is none or there is no stripe: then the shared cell is the one to use.
+#[inline]
+pub(crate) fn own_cell(stripes: &Arc<Stripes>, place: usize) -> Option<&'static CountCell> {
+    if place == MAX_PLACES {
+        return None;
+    }
+    let at_hand = with_own(stripes.id, |cells| cells.get(place));
+    at_hand.or_else(|| renew(stripes).get(place)).map(|own| &own.0)
+}
+
+/// Makes the calling thread's stripe of `stripes` the current one, claiming one if it must; also if
+/// the one it has is too short for a place given out lately.
 #[cold]
 #[inline(never)]
-pub(crate) fn renew(stripes: &Arc<Stripes>) -> &'static [CountCell] {
+fn renew(stripes: &Arc<Stripes>) -> &'static [OwnCell] {
     if stripes.most == 0 {
         return &[];
     }
@@ -184,7 +206,7 @@ pub(crate) fn renew(stripes: &Arc<Stripes>) -> &'static [CountCell] {
 
 thread_local! {
     /// The stripe of the limiter that this thread used last. No destructor: reading it is one load.
-    static CURRENT: Cell<(u64, &'static [CountCell])> = const { Cell::new((0, &[])) };
+    static CURRENT: Cell<(u64, &'static [OwnCell])> = const { Cell::new((0, &[])) };
     /// All stripes of this thread. Its destructor gives them back.
     static HELD: RefCell<HeldStripes> = const { RefCell::new(HeldStripes { all: Vec::new() }) };
 }
@@ -201,7 +223,7 @@ struct Held {
 }
 
 impl HeldStripes {
-    fn of(&mut self, stripes: &Arc<Stripes>) -> &'static [CountCell] {
+    fn of(&mut self, stripes: &Arc<Stripes>) -> &'static [OwnCell] {
         let at = match self.all.iter().position(|h| Arc::ptr_eq(&h.of, stripes)) {
             Some(at) => at,
             None => {
@@ -256,7 +278,7 @@ mod pool {
         let mut pool = lock(&POOL);
         let at = pool.iter().position(|s| s.cells.len() == places)?;
         let stripe = pool.swap_remove(at);
-        stripe.cells.iter().for_each(crate::cell::CountCell::clear);
+        stripe.cells.iter().for_each(|cell| cell.0.clear());
         Some(stripe)
     }
 

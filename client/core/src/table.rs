@@ -42,25 +42,47 @@ impl<E> Table<E> {
     }
 
     /// The entry for which `is` says yes, and its number.
-    #[inline]
+    ///
+    /// The first entry with the right tag nearly always is the one. So it is compared in a straight
+    /// line, outside of any loop, and only if it is not does the search go on elsewhere.
+    #[inline(always)]
     pub(crate) fn find(&self, hash: u64, is: impl Fn(&E) -> bool) -> Option<(usize, &E)> {
-        let (tag, mask) = (hash >> 32, self.index.len() - 1);
-        let mut at = position(hash, mask);
+        let (number, at) = self.candidate(hash, position(hash, self.index.len() - 1))?;
+        match self.entries.get(number) {
+            Some(entry) if is(entry) => Some((number, entry)),
+            _ => self.find_after(hash, at, is),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_after(&self, hash: u64, mut at: usize, is: impl Fn(&E) -> bool) -> Option<(usize, &E)> {
+        loop {
+            let (number, found) = self.candidate(hash, (at + 1) & (self.index.len() - 1))?;
+            if let Some(entry) = self.entries.get(number)
+                && is(entry)
+            {
+                return Some((number, entry));
+            }
+            at = found;
+        }
+    }
+
+    /// The number in the next place from `at` on that has the tag of `hash`, and that place.
+    #[inline(always)]
+    fn candidate(&self, hash: u64, mut at: usize) -> Option<(usize, usize)> {
         loop {
             let word = self.index.get(at)?.load(Ordering::Acquire);
-            if word >> 32 == tag && word != 0 {
-                let number = (word & 0xffff_ffff).wrapping_sub(1);
-                #[expect(clippy::cast_possible_truncation, reason = "32 bits fit")]
-                let number = number as usize;
-                if let Some(entry) = self.entries.get(number)
-                    && is(entry)
-                {
-                    return Some((number, entry));
+            if (word ^ hash) >> 32 == 0 {
+                let number = word & 0xffff_ffff;
+                if number != 0 {
+                    return Some((usize::try_from(number).ok()? - 1, at));
                 }
-            } else if word == 0 {
+            }
+            if word == 0 {
                 return None;
             }
-            at = (at + 1) & mask;
+            at = (at + 1) & (self.index.len() - 1);
         }
     }
 

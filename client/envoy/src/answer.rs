@@ -11,7 +11,11 @@ use crate::rls::envoy::service::ratelimit::v3::rate_limit_response::{
 };
 
 /// The response for `verdicts`, one a descriptor. `headers`: whether a refusal carries them.
-pub(crate) fn response(limiter: &Limiter, verdicts: &[Verdict], headers: bool) -> RateLimitResponse {
+pub(crate) fn response(
+    limiter: &Limiter,
+    verdicts: &[Verdict],
+    headers: bool,
+) -> RateLimitResponse {
     let refused = verdicts.iter().position(|v| !v.admitted);
     let statuses: Vec<_> = verdicts.iter().map(|v| status(limiter, v)).collect();
     let response_headers_to_add = match refused {

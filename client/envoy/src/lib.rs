@@ -22,6 +22,7 @@
 mod answer;
 mod counters;
 mod limit;
+mod metrics;
 mod read;
 pub mod rls;
 mod service;
@@ -40,6 +41,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic_health::server::HealthReporter;
 
 pub use counters::Counters;
+pub use metrics::SidecarCollector;
 pub use settings::{Limits, Settings, StartError};
 
 use rls::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitServiceServer;
@@ -105,6 +107,14 @@ impl Running {
         &self.counters
     }
 
+    /// For a metrics registry.
+    ///
+    /// # Errors
+    /// If the metrics cannot be described.
+    pub fn collector(&self) -> prometheus::Result<SidecarCollector> {
+        SidecarCollector::new(&self.limiter, self.counters.clone())
+    }
+
     /// Stops in order: no new requests, those under way are answered, the client's last report is
     /// sent.
     pub async fn shutdown(self) {
@@ -114,7 +124,9 @@ impl Running {
         let _ = stop.send(());
         match tokio::time::timeout(END_TIMEOUT, &mut server).await {
             Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => tracing::warn!(%local_addr, %error, "the sidecar's server failed"),
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(%local_addr, %error, "the sidecar's server failed")
+            }
             Ok(Err(error)) => tracing::error!(%local_addr, %error, "the sidecar's server panicked"),
             Err(_) => {
                 server.abort();

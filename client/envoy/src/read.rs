@@ -102,7 +102,11 @@ pub(crate) fn views<R>(
     with(views)
 }
 
-fn room<'a, T: Copy + Default>(few: &'a mut [T], many: &'a mut Vec<T>, count: usize) -> &'a mut [T] {
+fn room<'a, T: Copy + Default>(
+    few: &'a mut [T],
+    many: &'a mut Vec<T>,
+    count: usize,
+) -> &'a mut [T] {
     if count <= few.len() {
         &mut few[..count]
     } else {
@@ -145,7 +149,8 @@ pub(crate) mod tests {
     use crate::rls::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 
     pub(crate) fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
-        let entry = |(key, value): &(&str, &str)| Entry { key: (*key).into(), value: (*value).into() };
+        let entry =
+            |(key, value): &(&str, &str)| Entry { key: (*key).into(), value: (*value).into() };
         RateLimitDescriptor { entries: entries.iter().map(entry).collect(), ..Default::default() }
     }
 
@@ -212,7 +217,10 @@ pub(crate) mod tests {
             (request("d", &many), "there are 65 descriptors, the most is 64"),
             (request("d", &[&[("a", "b")], &[]]), "descriptors[1] has no entries"),
             (request("d", &[&wide]), "descriptors[0] has 33 entries, the most is 32"),
-            (request("d", &[&[("a", "b"), ("", "b")]]), "descriptors[0].entries[1] has an empty key"),
+            (
+                request("d", &[&[("a", "b"), ("", "b")]]),
+                "descriptors[0].entries[1] has an empty key",
+            ),
             (request("d", &[&[(&long, "b")]]), "entries[0].key is 201 bytes long, the most is 200"),
             (request("d", &[&[("a", &longer)]]), "entries[0].value is 8193 bytes long"),
         ] {

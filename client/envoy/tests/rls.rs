@@ -66,7 +66,7 @@ fn shop() -> ServiceBuckets {
 }
 
 async fn sidecar(change: impl FnOnce(&mut Settings)) -> (Fake, Running, Client) {
-    let mut fake = Fake::start(vec![shop()]).await;
+    let mut fake = Fake::start(vec![shop()]);
     let mut settings = Settings {
         listen: "127.0.0.1:0".parse().expect("an address"),
         client: sluicegate_client::Settings {
@@ -296,7 +296,8 @@ async fn bad_requests_are_refused_with_their_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_says_that_it_is_healthy_until_it_ends() {
-    let (mut fake, running, mut client) = sidecar(|s| s.client.tick = Duration::from_secs(60)).await;
+    let (mut fake, running, mut client) =
+        sidecar(|s| s.client.tick = Duration::from_secs(60)).await;
     let channel = Channel::from_shared(format!("http://{}", running.local_addr)).expect("a URL");
     let channel = channel.connect().await.expect("listens");
     let mut health = tonic_health::pb::health_client::HealthClient::new(channel);
@@ -310,6 +311,40 @@ async fn it_says_that_it_is_healthy_until_it_ends() {
     assert!(ended.is_ok(), "ends within 5 s");
     assert_eq!(reported(&mut fake, "seconds", 1).await.admitted, 1, "the last report is sent");
     assert!(client.should_rate_limit(request("shop", &[&[("s", "1")]])).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_shows_what_it_counts() {
+    let (_fake, running, mut client) = sidecar(|_| {}).await;
+    ask(&mut client, request("shop", &[&[("s", "1")]])).await;
+    ask(&mut client, request("shop", &[&[("c", "1")]])).await;
+    let registry = prometheus::Registry::new();
+    registry.register(Box::new(running.collector().expect("a collector"))).expect("registered");
+    let mut shown = Vec::new();
+    for family in registry.gather() {
+        for metric in family.get_metric() {
+            let labels = metric.get_label().iter().map(|l| format!("{}={}", l.name(), l.value()));
+            let value = metric.get_counter().get_value() + metric.get_gauge().get_value();
+            shown.push(format!(
+                "{} {} {value}",
+                family.name(),
+                labels.collect::<Vec<_>>().join(",")
+            ));
+        }
+    }
+    for line in [
+        "sluicegate_client_connected region=default,zone=default 1",
+        "sluicegate_client_configuration_version region=default,zone=default 1",
+        "sluicegate_client_service_requests_total outcome=attempts,region=default,service=shop,zone=default 2",
+        "sluicegate_client_service_requests_total outcome=admitted,region=default,service=shop,zone=default 1",
+        "sluicegate_client_bucket_requests_total bucket=closed,count=offered,region=default,service=shop,zone=default 1",
+        "sluicegate_client_key_drop_ratio bucket=closed,key=,region=default,service=shop,zone=default 1",
+        "sluicegate_client_key_limit_rps bucket=seconds,key=,region=default,service=shop,zone=default 30000",
+        "sluicegate_client_stream_events_total event=malformed,region=default,zone=default 0",
+        "sluicegate_sidecar_requests_total region=default,result=over_limit,zone=default 1",
+    ] {
+        assert!(shown.iter().any(|s| s == line), "{line} is not in\n{}", shown.join("\n"));
+    }
 }
 
 #[tokio::test]

@@ -13,7 +13,8 @@ use sluicegate_proto::v1::tier_server::{Tier, TierServer};
 use sluicegate_proto::wire::{Decoder, Frames, encode_down};
 use sluicegate_proto::{transport, v1};
 use tokio::net::TcpListener;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::runtime::Runtime;
+use tokio::sync::{broadcast, mpsc};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -23,32 +24,33 @@ pub(crate) struct Fake {
     /// What clients said, in order.
     pub(crate) seen: mpsc::Receiver<Up>,
     push: broadcast::Sender<v1::Down>,
-    stop: Option<oneshot::Sender<()>>,
-    server: tokio::task::JoinHandle<()>,
+    /// Of its own, so that nothing of it outlives it.
+    runtime: Option<Runtime>,
 }
 
 impl Fake {
     /// On any free port, with this configuration for everybody.
-    pub(crate) async fn start(services: Vec<ServiceBuckets>) -> Self {
-        Self::start_at("127.0.0.1:0".parse().expect("an address"), services).await
+    pub(crate) fn start(services: Vec<ServiceBuckets>) -> Self {
+        Self::start_at("127.0.0.1:0".parse().expect("an address"), services)
     }
 
     /// On that address.
-    pub(crate) async fn start_at(address: SocketAddr, services: Vec<ServiceBuckets>) -> Self {
-        Self::start_with(address, services, None).await
+    pub(crate) fn start_at(address: SocketAddr, services: Vec<ServiceBuckets>) -> Self {
+        Self::start_with(address, services, None)
     }
 
     /// On that address; each report is answered with `admit` for every key in it.
-    pub(crate) async fn start_with(
+    pub(crate) fn start_with(
         address: SocketAddr,
         services: Vec<ServiceBuckets>,
         admit: Option<AdmitRatio>,
     ) -> Self {
-        let listener = TcpListener::bind(address).await.expect("a free port");
+        let runtime = Runtime::new().expect("a runtime");
+        let listener = std::net::TcpListener::bind(address).expect("a free port");
+        listener.set_nonblocking(true).expect("a socket");
         let address = listener.local_addr().expect("bound");
         let (tell, seen) = mpsc::channel(10_000);
         let (push, _) = broadcast::channel(64);
-        let (stop, stopped) = oneshot::channel::<()>();
         let configuration = Configuration {
             version: 1,
             term: 1,
@@ -58,11 +60,12 @@ impl Fake {
         };
         let service = Service { tell, push: push.clone(), configuration, admit };
         let server = transport::server().add_service(TierServer::new(service));
-        let serving = server.serve_with_incoming_shutdown(TcpListenerStream::new(listener), async {
-            let _ = stopped.await;
+        runtime.spawn(async move {
+            let listener = TcpListener::from_std(listener).expect("a socket");
+            let serving = server.serve_with_incoming(TcpListenerStream::new(listener));
+            serving.await.expect("serves");
         });
-        let server = tokio::spawn(async move { serving.await.expect("serves") });
-        Self { address, seen, push, stop: Some(stop), server }
+        Self { address, seen, push, runtime: Some(runtime) }
     }
 
     /// Says `down` to everybody.
@@ -91,14 +94,14 @@ impl Fake {
     }
 
     /// Goes away, connections included.
-    pub(crate) fn kill(self) {
-        self.server.abort();
-    }
+    pub(crate) fn kill(self) {}
 }
 
 impl Drop for Fake {
     fn drop(&mut self) {
-        self.server.abort();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

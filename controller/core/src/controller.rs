@@ -32,6 +32,8 @@ pub struct Config {
 pub struct Controller {
     config: Config,
     node: Node,
+    /// Whether any child ever came, so that one may have been told of this controller's term.
+    had_child: bool,
 }
 
 /// First terms are spread over this many numbers, so that a controller that starts anew with
@@ -51,7 +53,7 @@ impl Controller {
         };
         let mut node = Node::new(settings, now);
         node.raise(1 + config.session % FIRST_TERMS, 0);
-        Self { config, node }
+        Self { config, node, had_child: false }
     }
 
     /// Its name, for people.
@@ -66,8 +68,8 @@ impl Controller {
         &self.config.region
     }
 
-    /// Puts services in force and takes others out. What is the same by value is no change. The
-    /// first call ends the time without configuration, even if it names nothing.
+    /// Puts services in force and takes others out; one that is named in both stays. What is the
+    /// same by value is no change. The first call ends the time without configuration, even if it names nothing.
     pub fn handle_configuration(
         &mut self,
         now: Time,
@@ -75,14 +77,14 @@ impl Controller {
         removed: Vec<Name>,
     ) {
         self.node.handle_timeout(now);
-        let services: Vec<_> = changed
-            .into_iter()
-            .filter(|s| self.node.configuration_of(&s.service) != Some(s))
-            .collect();
         let removed: Vec<_> = removed
             .into_iter()
             .filter(|name| self.node.configuration_of(name).is_some())
-            .filter(|name| services.iter().all(|s| s.service != *name))
+            .filter(|name| changed.iter().all(|s| s.service != *name))
+            .collect();
+        let services: Vec<_> = changed
+            .into_iter()
+            .filter(|s| self.node.configuration_of(&s.service) != Some(s))
             .collect();
         if self.node.is_configured() && services.is_empty() && removed.is_empty() {
             return;
@@ -160,14 +162,125 @@ impl Controller {
     }
 
     /// Goes beyond what a child has seen, unless it saw it here. A version that is the same under
-    /// another term was a predecessor's, and may hold something else.
+    /// another term was a predecessor's and may hold something else; so was this term, if the first
+    /// child that comes has seen it.
     fn go_beyond(&mut self, (child_term, child_version): (Term, ConfigVersion)) {
         let (term, version) = (self.node.term(), self.node.version());
         let (seen_term, seen_version) = self.node.seen();
-        let is_predecessors = version > 0 && child_version == version && child_term != term;
+        let is_predecessors = if std::mem::replace(&mut self.had_child, true) {
+            version > 0 && child_version == version && child_term != term
+        } else {
+            child_term == term
+        };
         if seen_term > term || seen_version > version || is_predecessors {
             self.node.raise(seen_term + 1, seen_version + 1);
             self.node.counters_mut().term_jumps += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_model::{Owner, PROTOCOL_VERSION, Role, Select};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).expect("a sound name")
+    }
+
+    fn controller(session: u64) -> Controller {
+        let config = Config {
+            node: name("controller"),
+            session,
+            region: name("r"),
+            tick: Duration::from_secs(1),
+            ttl: Duration::from_secs(10),
+            limits: Limits::for_controller(),
+        };
+        Controller::new(config, Time::ZERO)
+    }
+
+    fn service(text: &str) -> Arc<ServiceBuckets> {
+        let (service, owner, select) = (name(text), Owner::default(), Select::All);
+        Arc::new(ServiceBuckets { service, owner, select, buckets: Vec::new() })
+    }
+
+    fn hello(seen_term: Term, seen_version: ConfigVersion) -> Hello {
+        Hello {
+            role: Role::Aggregator,
+            node: name("aggregator"),
+            session: 1,
+            zone: name("a"),
+            region: name("r"),
+            protocol: PROTOCOL_VERSION,
+            services: Vec::new(),
+            seen_term,
+            seen_version,
+        }
+    }
+
+    fn sent(c: &mut Controller) -> Vec<(SessionId, Configuration)> {
+        std::iter::from_fn(|| c.poll_child())
+            .filter_map(|(id, down)| match down {
+                Down::Configuration(configuration) => Some((id, configuration)),
+                Down::Update(_) => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn only_what_changes_by_value_makes_a_version() {
+        let mut c = controller(0);
+        c.handle_child_open(Time::ZERO, 1, hello(0, 0)).expect("taken");
+        assert_eq!(sent(&mut c), []);
+        // The first call counts even if it is empty: children wait for it.
+        c.handle_configuration(Time::ZERO, Vec::new(), Vec::new());
+        let first = sent(&mut c);
+        assert_eq!((first.len(), first[0].1.full, first[0].1.version), (1, true, 1));
+
+        c.handle_configuration(Time::ZERO, vec![service("a"), service("b")], Vec::new());
+        c.handle_configuration(Time::ZERO, vec![service("a")], vec![name("z")]);
+        let next = sent(&mut c);
+        assert_eq!((next[0].1.version, next[0].1.services.len()), (2, 2));
+        c.handle_configuration(Time::ZERO, vec![service("a")], vec![name("a"), name("b")]);
+        let next = sent(&mut c);
+        assert_eq!((next[0].1.version, &next[0].1.removed), (3, &vec![name("b")]));
+        assert!(next[0].1.services.is_empty());
+    }
+
+    #[test]
+    fn it_goes_beyond_a_predecessor_and_not_beyond_itself() {
+        let mut c = controller(5);
+        c.handle_configuration(Time::ZERO, vec![service("a")], Vec::new());
+        let (term, version) = (c.view().term, c.view().version);
+        assert_eq!((term, version), (6, 1));
+        let cases = [
+            // The first child that comes with this very term had it from a predecessor.
+            (hello(6, 1), true),
+            // One that was told here comes again.
+            (hello(7, 2), false),
+            (hello(3, 1), false),
+            // The same version of another term.
+            (hello(3, 2), true),
+            (hello(2, 900), true),
+            (hello(900, 2), true),
+            (hello(901, 901), false),
+            (hello(u64::MAX, 1), false),
+        ];
+        for (id, (h, beyond)) in (1..).zip(cases) {
+            let before = c.view();
+            c.handle_child_open(Time::ZERO, id, h.clone()).expect("taken");
+            let after = c.view();
+            assert_eq!(after.counters.term_jumps > before.counters.term_jumps, beyond, "{h:?}");
+            if beyond {
+                assert!(after.term > h.seen_term.max(before.term), "{h:?}");
+                assert!(after.version > h.seen_version.max(before.version), "{h:?}");
+                let told = sent(&mut c);
+                assert_eq!(told.len(), usize::try_from(id).expect("small"));
+                assert!(told.iter().all(|(_, t)| t.full && t.term == after.term));
+            }
+            sent(&mut c);
         }
     }
 }

@@ -70,6 +70,8 @@ counters! {
     stale_versions,
     /// Directives from a parent that were older than the one in force, or already over.
     stale_directives,
+    /// Directives from a parent with a limit or guard that is not a number.
+    directives_bad,
     /// Directives from a parent for an id that stands for no key here.
     directives_unknown_key,
     /// Claims of a child to have seen a term or version that none can have reached.

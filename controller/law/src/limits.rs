@@ -19,6 +19,8 @@ pub struct Limits {
     pub max_report_entries: usize,
     /// The most a single stream may claim to be offered on one key, requests a second.
     pub max_session_rps: f64,
+    /// Directives of one message; more go in the next.
+    pub max_update_directives: usize,
     /// Client sessions that a single stream may claim to stand for.
     pub max_session_sessions: u32,
     /// Configuration changes kept so that a child can be sent the difference.
@@ -37,11 +39,12 @@ impl Limits {
         Self {
             max_sessions: 100_000,
             max_services_wanted: 10_000,
-            max_keys_per_session: 262_144,
+            max_keys_per_session: 1 << 20,
             max_keys: 4_000_000,
             max_unknown_buckets: 10_000,
             max_report_entries: 262_144,
             max_session_rps: 10_000_000.0,
+            max_update_directives: 20_000,
             max_session_sessions: 1,
             max_changes_kept: 1024,
             forget_after: Duration::from_secs(600),
@@ -68,6 +71,7 @@ impl Limits {
         self.max_keys_per_session = self.max_keys_per_session.max(1);
         self.max_keys = self.max_keys.clamp(1, u32::MAX / 4);
         self.max_report_entries = self.max_report_entries.max(1);
+        self.max_update_directives = self.max_update_directives.max(1);
         self.max_changes_kept = self.max_changes_kept.max(1);
         let most = u32::MAX / u32::try_from(self.max_sessions).unwrap_or(u32::MAX);
         self.max_session_sessions = self.max_session_sessions.clamp(1, most);

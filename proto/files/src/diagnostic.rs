@@ -156,7 +156,7 @@ impl<'s> Report<'s> {
     }
 
     pub(crate) fn error(&mut self, at: At, field: &dyn fmt::Display, problem: impl Into<Problem>) {
-        if self.errors.len() >= MAX_FINDINGS_PER_FILE {
+        if self.is_full() {
             self.untold_errors += 1;
             return;
         }
@@ -171,6 +171,11 @@ impl<'s> Report<'s> {
         }
         let finding = self.finding(Severity::Warning, at, field, problem.into());
         self.warnings.push(finding);
+    }
+
+    /// Whether further errors are only counted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.errors.len() >= MAX_FINDINGS_PER_FILE
     }
 
     /// How many errors there are so far.

@@ -15,9 +15,8 @@ pub(crate) fn text<'b>(path: &str, bytes: &'b [u8]) -> Result<&'b str, Box<Diagn
 pub(crate) fn too_large(path: &str) -> Diagnostic {
     let mib = MAX_FILE_BYTES / (1024 * 1024);
     let message = format!("the file is larger than {mib} MiB, the most that is read");
-    Diagnostic::whole(crate::Severity::Error, path, message).with_help(Some(
-        "limits of very many single values may need a service of their own".to_owned(),
-    ))
+    Diagnostic::whole(crate::Severity::Error, path, message)
+        .with_help(Some("list fewer `values`, or shorten what is repeated".to_owned()))
 }
 
 fn not_text(path: &str, bytes: &[u8], valid_up_to: usize) -> Diagnostic {

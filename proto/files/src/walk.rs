@@ -106,6 +106,8 @@ impl<'n> Fields<'n> {
             match field.map(FieldName::refusal) {
                 Some(None) => {}
                 Some(Some(why)) => report.error(key.at, &trail.field(&key.text), why.as_str()),
+                // The neighbours of a million unknown names are not worth a second of anyone's time.
+                None if report.is_full() => report.error(key.at, trail, "unknown"),
                 None => {
                     meant.extend(nearest(&key.text, table.iter().map(FieldName::name)));
                     report.error(key.at, trail, unknown(&key.text, what, table));

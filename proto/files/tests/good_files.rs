@@ -237,6 +237,34 @@ fn the_examples_are_good_and_say_nothing() {
     }
 }
 
+/// The examples of the reference are files, or buckets of one.
+#[test]
+fn the_reference_shows_only_good_files() {
+    let reference = include_str!("../../../docs/reference/bucket-files.md");
+    let blocks: Vec<&str> =
+        reference.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next()).collect();
+    assert!(blocks.len() >= 4, "found {}", blocks.len());
+    for block in blocks {
+        let service = match block.starts_with("apiVersion:") {
+            true => good(block),
+            false => good(&format!("apiVersion: sluicegate/v1\nservice: s\nbuckets:\n{block}")),
+        };
+        assert_eq!(service.buckets.len(), 1, "{block}");
+    }
+}
+
+#[test]
+fn the_reference_names_every_field() {
+    let reference = include_str!("../../../docs/reference/bucket-files.md");
+    let schema = sluicegate_files::schema::bucket_file();
+    let fields_of = |at: &str| schema.pointer(at).and_then(|p| p.as_object()).expect("fields");
+    for at in ["/properties", "/$defs/bucket/properties", "/$defs/match/properties"] {
+        for field in fields_of(at).keys() {
+            assert!(reference.contains(&format!("| `{field}` |")), "no row for {field}");
+        }
+    }
+}
+
 #[test]
 fn bounds_are_kept() {
     let huge = "#".repeat(MAX_FILE_BYTES + 1);
@@ -263,6 +291,25 @@ fn bounds_are_kept() {
     let wrong: String = (0..200).map(|i| format!("x{i}xxxxxxxx: 1\n")).collect();
     let parsed = buckets::parse("wrong.yaml", &wrong);
     assert_eq!(parsed.errors.len(), MAX_FINDINGS_PER_FILE + 1, "and one that counts the rest");
+}
+
+#[test]
+fn hostile_text_is_refused_in_bounded_work() {
+    const BYTES: usize = 1 << 20;
+    let pieces = [
+        "[", "{", "- ", "-\n", "? ", "&a ", "- *a\n", "!a ", "\"", "''", "a,", "a: ", "---\n",
+        "#\n", "\u{feff}",
+    ];
+    for piece in pieces {
+        for head in ["", "apiVersion: sluicegate/v1\nservice: s\nbuckets:\n"] {
+            let text = format!("{head}{}", piece.repeat(BYTES / piece.len()));
+            let parsed = buckets::parse("hostile", &text);
+            assert!(parsed.service.is_none() && !parsed.errors.is_empty(), "{head}{piece}");
+            assert!(parsed.errors.len() <= MAX_FINDINGS_PER_FILE + 1, "{head}{piece}");
+        }
+    }
+    let wide: String = (0..100_000).map(|i| format!("k{i}: 1\n")).collect();
+    assert_eq!(buckets::parse("wide", &wide).errors.len(), MAX_FINDINGS_PER_FILE + 1);
 }
 
 /// Pieces of which mutated files are made: what YAML and the format find special.

@@ -34,11 +34,13 @@ impl Connection {
     }
 }
 
-/// Connections of `listener`, at most `most` at once.
+/// Connections of `listener`, at most `most` at once, until `stop`. `cut` cuts all of them.
 pub(crate) fn accept(
     listener: TcpListener,
     most: usize,
     tally: Arc<Tally>,
+    stop: CancellationToken,
+    cut: CancellationToken,
 ) -> impl Stream<Item = io::Result<CuttableStream>> {
     let places = Arc::new(Semaphore::new(most));
     let (tx, rx) = tokio::sync::mpsc::channel(16);
@@ -46,6 +48,7 @@ pub(crate) fn accept(
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
+                () = stop.cancelled() => return,
                 () = tx.closed() => return,
             };
             let tcp = match accepted {
@@ -65,7 +68,7 @@ pub(crate) fn accept(
             if let Err(error) = tcp.set_nodelay(true) {
                 warn!(%error, "cannot set TCP_NODELAY");
             }
-            if tx.send(Ok(CuttableStream::new(tcp, place))).await.is_err() {
+            if tx.send(Ok(CuttableStream::new(tcp, place, cut.child_token()))).await.is_err() {
                 return;
             }
         }
@@ -82,8 +85,7 @@ pub(crate) struct CuttableStream {
 }
 
 impl CuttableStream {
-    fn new(tcp: TcpStream, place: OwnedSemaphorePermit) -> Self {
-        let switch = CancellationToken::new();
+    fn new(tcp: TcpStream, place: OwnedSemaphorePermit, switch: CancellationToken) -> Self {
         Self { tcp, cut: Box::pin(switch.clone().cancelled_owned()), switch, _place: place }
     }
 

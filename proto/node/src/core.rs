@@ -41,15 +41,17 @@ pub trait Core: Send + 'static {
     /// Whether a node in this state has what it takes to serve.
     fn is_ready(view: &View) -> bool;
 
-    /// A stream to the parent begins.
-    fn handle_parent_open(&mut self, now: Time);
+    /// A stream to the parent begins. A node without a parent hears none of these four.
+    fn handle_parent_open(&mut self, _now: Time) {}
 
     /// The parent says something.
-    fn handle_parent(&mut self, now: Time, down: Down);
+    fn handle_parent(&mut self, _now: Time, _down: Down) {}
 
     /// The stream to the parent is over.
-    fn handle_parent_close(&mut self, now: Time);
+    fn handle_parent_close(&mut self, _now: Time) {}
 
     /// Something for the parent.
-    fn poll_parent(&mut self) -> Option<Up>;
+    fn poll_parent(&mut self) -> Option<Up> {
+        None
+    }
 }

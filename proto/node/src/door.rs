@@ -3,7 +3,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub struct Bounds {
     pub max_connections: usize,
     /// The largest frame, in bytes.
     pub max_frame_bytes: usize,
+    /// Bytes of messages in pieces that are not complete yet, of all streams together.
+    pub max_pending_bytes: usize,
     /// Frames of one stream a second; beyond, it is not read until the second is over.
     pub max_frames_per_s: u32,
     /// How long a stream may stay without a hello.
@@ -46,11 +48,28 @@ impl Default for Bounds {
             max_streams: 20_000,
             max_connections: 20_000,
             max_frame_bytes: sluicegate_proto::transport::MAX_FRAME_BYTES,
+            max_pending_bytes: 256 << 20,
             max_frames_per_s: 1000,
             hello_timeout: Duration::from_secs(5),
             child_queue: 64,
             event_queue: 4096,
         }
+    }
+}
+
+impl Bounds {
+    /// These, made safe: no queue is without a place, and nothing is beyond what a semaphore counts.
+    pub(crate) fn sound(mut self) -> Self {
+        let counts = [
+            &mut self.max_streams,
+            &mut self.max_connections,
+            &mut self.child_queue,
+            &mut self.event_queue,
+        ];
+        for count in counts {
+            *count = (*count).clamp(1, Semaphore::MAX_PERMITS);
+        }
+        self
     }
 }
 
@@ -145,6 +164,7 @@ pub(crate) struct Door {
     pub(crate) events: mpsc::Sender<Event>,
     pub(crate) places: Arc<Semaphore>,
     pub(crate) next_id: AtomicU64,
+    pub(crate) pending: Arc<AtomicUsize>,
     pub(crate) tally: Arc<Tally>,
     pub(crate) bounds: Bounds,
     pub(crate) stop: CancellationToken,
@@ -162,14 +182,14 @@ impl Tier for Door {
             return Err(Status::unavailable("this node is stopping: connect to another"));
         }
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            self.tally.refuse("too_many_streams", "");
             let most = self.bounds.max_streams;
             let text = format!("all {most} streams are taken: connect to another node or later");
+            self.tally.refuse("too_many_streams", "", &text);
             return Err(Status::resource_exhausted(text));
         };
         let place = Arc::new(place);
         let connection = request.extensions().get::<Connection>().cloned();
-        let (queue, queued) = mpsc::channel(self.bounds.child_queue.max(1));
+        let (queue, queued) = mpsc::channel(self.bounds.child_queue);
         let (status, closed) = oneshot::channel();
         let (reading, gone) = (CancellationToken::new(), CancellationToken::new());
         let answers = Answers {
@@ -184,6 +204,11 @@ impl Tier for Door {
             id: self.next_id.fetch_add(1, Relaxed),
             inbound: request.into_inner(),
             decoder: Decoder::default(),
+            pending: Pending {
+                own: 0,
+                most: self.bounds.max_pending_bytes,
+                all: Arc::clone(&self.pending),
+            },
             reading: reading.clone(),
             events: self.events.clone(),
             tally: Arc::clone(&self.tally),
@@ -201,6 +226,7 @@ struct Reader {
     id: SessionId,
     inbound: Streaming<v1::Up>,
     decoder: Decoder<v1::Up>,
+    pending: Pending,
     reading: CancellationToken,
     events: mpsc::Sender<Event>,
     tally: Arc<Tally>,
@@ -244,12 +270,7 @@ impl Reader {
     }
 
     fn refuse(&self, child: Child, breach: Breach) {
-        self.tally.refuse(breach.reason, breach.detail);
-        tracing::warn!(
-            reason = breach.reason,
-            message = breach.status.message(),
-            "stream refused before its hello"
-        );
+        self.tally.refuse(breach.reason, breach.detail, breach.status.message());
         child.close(breach.status);
     }
 
@@ -266,8 +287,10 @@ impl Reader {
                 Ok(None) => return Ok(None),
                 Err(status) => return as_breach(&status).map_or(Ok(None), Err),
             };
-            if let Some(up) = self.decoder.take_in(frame)? {
-                return Ok(Some(up));
+            let up = self.decoder.take_in(frame)?;
+            self.pending.set(self.decoder.pending_bytes())?;
+            if up.is_some() {
+                return Ok(up);
             }
         }
     }
@@ -283,6 +306,35 @@ fn as_breach(status: &Status) -> Option<Breach> {
             Some(Breach::new("undecodable", Status::invalid_argument(text)))
         }
         _ => None,
+    }
+}
+
+/// What one stream holds of a message that is not complete, as part of what all hold.
+struct Pending {
+    own: usize,
+    most: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl Pending {
+    fn set(&mut self, own: usize) -> Result<(), Breach> {
+        if own == self.own {
+            return Ok(());
+        }
+        self.all.fetch_sub(self.own, Relaxed);
+        let all = self.all.fetch_add(own, Relaxed) + own;
+        self.own = own;
+        if own > 0 && all > self.most {
+            let text = "too many large messages arrive at once: try again later";
+            return Err(Breach::new("pending_bytes", Status::resource_exhausted(text)));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.own, Relaxed);
     }
 }
 

@@ -311,3 +311,141 @@ fn float(n: u64) -> f64 {
 fn count(n: usize) -> f64 {
     n as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_law::{Counters, ServiceView};
+    use sluicegate_model::{KeyName, KeyValues, Limit, ServiceCounts};
+
+    use super::*;
+    use crate::tally::Tally;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).expect("a name")
+    }
+
+    fn key(bucket: &str, value: usize, offered_rps: f64, admitted: u64) -> KeyView {
+        let values = KeyValues::Each([format!("{value:05}").into()].into());
+        KeyView {
+            name: KeyName { service: name("s"), bucket: name(bucket), values },
+            scope: None,
+            mode: None,
+            limit: Limit::Unlimited,
+            offered_rps,
+            admitted_rps: 0.0,
+            dropped_rps: 0.0,
+            would_drop_rps: 0.0,
+            drop_ratio: 0.0,
+            sessions: 2,
+            counts: Counts { matched: admitted, offered: admitted, admitted, would_drop: 0 },
+            directive_ttl: None,
+        }
+    }
+
+    fn view(keys: Vec<KeyView>) -> View {
+        let counts = ServiceCounts {
+            service: name("s"),
+            attempts: 9,
+            admitted: 8,
+            dropped_by_one: 1,
+            dropped_by_several: 0,
+        };
+        let service =
+            ServiceView { counts, attempts_rps: 1.0, admitted_rps: 1.0, configured: true };
+        View {
+            term: 1,
+            version: 1,
+            sessions: vec![],
+            keys,
+            services: vec![service],
+            counters: Counters::default(),
+            parent_open: None,
+        }
+    }
+
+    fn scrape(ledger: &Arc<Ledger>, view: View) -> Vec<MetricFamily> {
+        let published = Published {
+            view,
+            is_ready: true,
+            uptime: std::time::Duration::ZERO,
+            version_age: std::time::Duration::ZERO,
+        };
+        let (_, published) = watch::channel(Arc::new(published));
+        let tally = Arc::new(Tally::default());
+        NodeCollector::new(
+            "t",
+            vec![("zone", "z".to_owned())],
+            published,
+            Arc::clone(ledger),
+            tally,
+            Arc::new(Vec::new),
+        )
+        .expect("a collector")
+        .collect()
+    }
+
+    /// The value of each series of a metric, by the values of its labels.
+    fn series(families: &[MetricFamily], metric: &str) -> BTreeMap<String, f64> {
+        let family = families.iter().find(|f| f.name() == metric).expect("the metric");
+        let label = |m: &prometheus::proto::Metric| {
+            let labels: Vec<_> = m.get_label().iter().map(|l| l.value().to_owned()).collect();
+            labels.join(" ")
+        };
+        let value =
+            |m: &prometheus::proto::Metric| m.get_gauge().get_value() + m.get_counter().get_value();
+        family.get_metric().iter().map(|m| (label(m), value(m))).collect()
+    }
+
+    #[test]
+    fn the_busiest_keys_have_series_and_the_rest_is_summed() {
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let keys: Vec<_> = (0..MAX_KEY_SERIES + 50).map(|n| key("b", n, n as f64, 1)).collect();
+        let families = scrape(&Arc::default(), view(keys));
+        let offered = series(&families, "t_key_offered_rps");
+        assert_eq!(offered.len(), MAX_KEY_SERIES + 1);
+        let other = offered.get("(other) (other) (other) z").expect("the rest");
+        assert!((other - f64::from((0..50).sum::<i32>())).abs() < 1e-9, "{other}");
+        assert!(offered.contains_key("b 00050 s z") && !offered.contains_key("b 00049 s z"));
+        let sessions = series(&families, "t_key_sessions");
+        assert!((sessions["(other) (other) (other) z"] - 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn counters_go_on_when_keys_are_forgotten_and_come_back() {
+        let ledger = Arc::new(Ledger::default());
+        let steps = [
+            vec![key("b", 1, 1.0, 10), key("b", 2, 1.0, 5)],
+            vec![key("b", 1, 1.0, 12)],
+            vec![key("b", 1, 1.0, 12), key("b", 2, 1.0, 3)],
+            // Forgotten and back between two looks.
+            vec![key("b", 1, 1.0, 4), key("b", 2, 1.0, 3)],
+        ];
+        let mut before = view(vec![]);
+        for (step, admitted) in steps.into_iter().zip([15.0, 17.0, 20.0, 24.0]) {
+            let after = view(step);
+            ledger.advance(&before, &after);
+            let families = scrape(&ledger, after.clone());
+            let counted = series(&families, "t_bucket_requests_total")["b admitted s z"];
+            assert!((counted - admitted).abs() < 1e-9, "{counted}, expected {admitted}");
+            before = after;
+        }
+    }
+
+    #[test]
+    fn buckets_beyond_the_bound_are_summed() {
+        let ledger = Arc::new(Ledger::default());
+        let keys = |n: u64| {
+            let buckets = 0..MAX_BUCKET_SERIES + 20;
+            buckets.map(|b| key(&format!("b{b:05}"), 0, 1.0, n)).collect::<Vec<_>>()
+        };
+        ledger.advance(&view(vec![]), &view(keys(1)));
+        ledger.advance(&view(keys(1)), &view(keys(3)));
+        let families = scrape(&ledger, view(keys(3)));
+        let admitted = series(&families, "t_bucket_requests_total");
+        assert_eq!(admitted.len(), 4 * (MAX_BUCKET_SERIES + 1));
+        assert!((admitted["(other) admitted (other) z"] - 60.0).abs() < 1e-9);
+        assert!((admitted["b00000 admitted s z"] - 3.0).abs() < 1e-9);
+        let services = series(&families, "t_service_requests_total");
+        assert!((services["dropped_by_one s z"] - 1.0).abs() < 1e-9);
+    }
+}

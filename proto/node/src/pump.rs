@@ -145,9 +145,8 @@ impl<C: Core> Pump<C> {
     }
 
     fn close(&self, id: SessionId, child: Child, breach: Breach) {
-        self.tally.refuse(breach.reason, breach.detail);
-        let text = breach.status.message();
-        warn!(session = id, reason = breach.reason, message = text, "stream closed");
+        debug!(session = id, reason = breach.reason, "stream closed");
+        self.tally.refuse(breach.reason, breach.detail, breach.status.message());
         child.close(breach.status);
     }
 

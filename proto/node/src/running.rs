@@ -113,6 +113,7 @@ pub struct Running<C: Core> {
     parent: Option<(Vec<Address>, Arc<link::Stats>)>,
     pump: JoinHandle<()>,
     server: JoinHandle<()>,
+    cut: CancellationToken,
     stop: CancellationToken,
     _stop_on_drop: DropGuard,
 }
@@ -123,13 +124,10 @@ pub struct Running<C: Core> {
 /// If it cannot listen.
 pub async fn start<C: Core>(node: Node<C>) -> Result<Running<C>, StartError> {
     let Node { identity, listen, bounds, tick, parent, samples, make } = node;
+    let bounds = bounds.sound();
     let refused = |source| StartError::Listen { address: listen, source };
     let listener = TcpListener::bind(listen).await.map_err(refused)?;
     let local_addr = listener.local_addr().map_err(refused)?;
-    let reflection = transport::reflection(&[FILE_DESCRIPTOR_SET])
-        .map_err(|e| StartError::Reflection(e.to_string()))?;
-    let (reporter, health) = transport::health();
-
     let clock = Clock::start();
     let core = make(clock.now());
     let first = Arc::new(Published {
@@ -152,7 +150,7 @@ pub async fn start<C: Core>(node: Node<C>) -> Result<Running<C>, StartError> {
         with_link(samples, link_stats.clone()),
     )?;
 
-    let (events, event_queue) = mpsc::channel(bounds.event_queue.max(1));
+    let (events, event_queue) = mpsc::channel(bounds.event_queue);
     let (changes, change_queue) = mpsc::channel(CHANGE_QUEUE);
     let pump = Pump {
         core,
@@ -167,24 +165,17 @@ pub async fn start<C: Core>(node: Node<C>) -> Result<Running<C>, StartError> {
         published: publish,
         _stop_with_it: stop.clone().drop_guard(),
     };
-    let connections = connection::accept(listener, bounds.max_connections, Arc::clone(&tally));
-    let max_frame_bytes = bounds.max_frame_bytes;
     let door = Door {
         events,
         places: Arc::new(Semaphore::new(bounds.max_streams)),
         next_id: AtomicU64::new(1),
+        pending: Arc::default(),
         tally: Arc::clone(&tally),
         bounds,
         stop: stop.clone(),
     };
-    let tier = TierServer::new(door).max_decoding_message_size(max_frame_bytes);
-    let router = transport::server().add_service(tier).add_service(health).add_service(reflection);
-    let stopped = stop.clone().cancelled_owned();
-    let server = tokio::spawn(async move {
-        if let Err(error) = router.serve_with_incoming_shutdown(connections, stopped).await {
-            error!(%error, "the server failed");
-        }
-    });
+    let cut = CancellationToken::new();
+    let (reporter, server) = serve(listener, door, cut.clone())?;
     let pump = tokio::spawn(pump.run());
     tokio::spawn(report_health(reporter, published.clone(), stop.clone()));
     info!(role = identity.role, node = %identity.node, address = %local_addr, "listening");
@@ -198,9 +189,34 @@ pub async fn start<C: Core>(node: Node<C>) -> Result<Running<C>, StartError> {
         parent: parent.zip(link_stats).map(|(p, s)| (p.addresses, s)),
         pump,
         server,
+        cut,
         _stop_on_drop: stop.clone().drop_guard(),
         stop,
     })
+}
+
+/// Serves the door, health and reflection on `listener` until the door's stop.
+fn serve(
+    listener: TcpListener,
+    door: Door,
+    cut: CancellationToken,
+) -> Result<(HealthReporter, JoinHandle<()>), StartError> {
+    let reflection = transport::reflection(&[FILE_DESCRIPTOR_SET])
+        .map_err(|e| StartError::Reflection(e.to_string()))?;
+    let (reporter, health) = transport::health();
+    let (tally, stop) = (Arc::clone(&door.tally), door.stop.clone());
+    let connections =
+        connection::accept(listener, door.bounds.max_connections, tally, stop.clone(), cut);
+    let max_frame_bytes = door.bounds.max_frame_bytes;
+    let tier = TierServer::new(door).max_decoding_message_size(max_frame_bytes);
+    let router = transport::server().add_service(tier).add_service(health).add_service(reflection);
+    let server = tokio::spawn(async move {
+        let stopped = stop.cancelled_owned();
+        if let Err(error) = router.serve_with_incoming_shutdown(connections, stopped).await {
+            error!(%error, "the server failed");
+        }
+    });
+    Ok((reporter, server))
 }
 
 impl<C: Core> Running<C> {
@@ -270,8 +286,11 @@ impl<C: Core> Running<C> {
         }
         let mut server = self.server;
         if tokio::time::timeout(DRAIN, &mut server).await.is_err() {
-            warn!(after = ?DRAIN, "connections are still open; dropping them");
-            server.abort();
+            warn!(after = ?DRAIN, "connections are still open; cutting them");
+            self.cut.cancel();
+            if let Err(error) = server.await {
+                error!(%error, "the server's task failed");
+            }
         }
     }
 }

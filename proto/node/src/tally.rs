@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use tracing::{debug, warn};
+
 /// Counters of the streams of one node.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -18,10 +20,20 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts one stream refused or closed for `reason`; `detail` may be empty.
-    pub(crate) fn refuse(&self, reason: &'static str, detail: &'static str) {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        *refused.entry((reason, detail)).or_default() += 1;
+    /// Counts one stream refused or closed for `reason`; `detail` may be empty. Logs the first, the
+    /// second, the fourth and so on: a thousand broken children must not fill a disk.
+    pub(crate) fn refuse(&self, reason: &'static str, detail: &'static str, message: &str) {
+        let count = {
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = refused.entry((reason, detail)).or_default();
+            *count += 1;
+            *count
+        };
+        if count.is_power_of_two() {
+            warn!(reason, detail, message, count, "a child's stream was refused or closed");
+        } else {
+            debug!(reason, detail, message, count, "a child's stream was refused or closed");
+        }
     }
 
     /// Streams refused or closed so far, by reason and detail.

@@ -128,6 +128,12 @@ impl<F> Default for Decoder<F> {
 }
 
 impl<F: Frame> Decoder<F> {
+    /// Bytes of a message that is not complete yet.
+    #[must_use]
+    pub fn pending_bytes(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Takes the next frame of the stream in; gives the message that it completes, if it does.
     ///
     /// # Errors

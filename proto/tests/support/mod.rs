@@ -248,8 +248,11 @@ fn any_per() -> impl Strategy<Value = Per> {
     )
 }
 
+/// Messages by name.
+pub(crate) type Examples<T> = Vec<(&'static str, T)>;
+
 /// One example of each message, which together use every field.
-pub(crate) fn examples() -> (Vec<(&'static str, Up)>, Vec<(&'static str, Down)>) {
+pub(crate) fn examples() -> (Examples<Up>, Examples<Down>) {
     let hello = Hello {
         role: Role::Aggregator,
         node: name("agg-1"),

@@ -54,7 +54,7 @@ pub(super) struct Cap {
 }
 
 impl Cap {
-    /// A full bucket.
+    /// A full bucket, as of `now`.
     pub(super) fn full(flow: &Flow, now: Time) -> Self {
         Self { level: flow.depth, at: now }
     }

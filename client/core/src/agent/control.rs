@@ -25,6 +25,8 @@ impl Verdict {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
     pub(super) now: Time,
+    /// Whether there is a stream that directives could come by.
+    pub(super) connected: bool,
     /// When the control plane counts as lost if nothing more is heard of it.
     pub(super) alive_until: Time,
     pub(super) ttl: Duration,
@@ -59,9 +61,10 @@ impl Control {
             && moment.now >= expires
         {
             // Roots refresh the directives of keys in use, at least every quarter of a ttl. One that
-            // ran out while its key was quiet is no sign that anybody is gone.
+            // ran out while its key was quiet is no sign that anybody is gone; but without a stream
+            // there is no telling.
             let refresh_due = used >= arrived + expires.since(arrived) / 2;
-            *self = if refresh_due || moment.alive_until <= expires {
+            *self = if refresh_due || !moment.connected || moment.alive_until <= expires {
                 Self::Lost { from: admit, since: expires, held: true }
             } else {
                 Self::Free
@@ -204,6 +207,7 @@ mod tests {
     fn moment(now_ms: u64, alive_until_ms: u64) -> Moment {
         Moment {
             now: Time::from_millis(now_ms),
+            connected: true,
             alive_until: Time::from_millis(alive_until_ms),
             ttl: TTL,
             ramp: RAMP,
@@ -282,6 +286,10 @@ mod tests {
         let mut control = held(0.5);
         control.advance(&moment(10_000, 9_000), Time::from_millis(1_000));
         assert!(matches!(control, Control::Lost { held: true, .. }), "nobody is there");
+        let mut control = held(0.5);
+        let cut = Moment { connected: false, ..moment(10_000, 20_000) };
+        control.advance(&cut, Time::from_millis(3_000));
+        assert!(matches!(control, Control::Lost { held: true, .. }), "nobody could refresh it");
     }
 
     #[test]
@@ -300,7 +308,11 @@ mod tests {
                 #[expect(clippy::cast_precision_loss, reason = "small")]
                 let passes = offered as f64 * share.admit(TTL).share();
                 acc += passes;
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small")]
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "small"
+                )]
                 let whole = acc as u64;
                 #[expect(clippy::cast_precision_loss, reason = "small")]
                 let whole_f = whole as f64;

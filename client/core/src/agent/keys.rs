@@ -11,14 +11,14 @@ use super::cap::{BUDGET_HORIZON, Cap, Flow};
 use super::control::{Control, Moment, Share, Verdict};
 use super::ledger::{Ledger, LineId};
 use super::meters::AgentCounters;
-use crate::{KeyEvent, KeyHandle, Keeper, Settings, StalePolicy};
+use crate::{Keeper, KeyEvent, KeyHandle, Settings, StalePolicy};
 
 /// From this rate on (in this client) threads count a key apart.
 pub(super) const PROMOTE_RPS: f64 = 1000.0;
 /// The most identities and values taken from the queue at one look.
 pub(super) const MAX_ADOPTED_PER_LOOK: usize = 256;
 /// How many resting keys a look examines for eviction.
-pub(super) const EXAMINED_PER_LOOK: usize = 64;
+pub(super) const EXAMINED_PER_LOOK: usize = 16;
 /// How many resting keys without values a look examines for traffic, at least.
 const RESTING_PER_LOOK: usize = 64;
 /// The longest nap. Nothing can wake a sleeping agent, so it must end before a budget does.
@@ -40,9 +40,6 @@ struct Key {
     read: Counts,
     /// When it last saw a request.
     used: Time,
-    /// Of the last directive on this stream.
-    term: Term,
-    seq: u64,
     promoted: bool,
     /// It rests with something else than "admit everything" in its slot.
     odd: bool,
@@ -59,10 +56,14 @@ struct InUse {
     cap: Cap,
     on_loss: OnControlLoss,
     control: Control,
-    share: Option<Share>,
+    /// Term and number of its last directive on this stream.
+    newest: (Term, u64),
+    share: Option<Box<Share>>,
     /// What the slot was told last.
     told: Option<Verdict>,
     budget: Option<u64>,
+    /// The cap was off at some time since the last look.
+    was_off: bool,
     retry_after: Duration,
     /// Since the last tick.
     matched: u64,
@@ -79,14 +80,18 @@ pub(super) struct Keys {
     all: Vec<Option<Key>>,
     in_use: Vec<InUse>,
     touched: Vec<KeyHandle>,
+    fresh: Vec<KeyHandle>,
     /// Keys without values, in use or not.
     whole: usize,
-    looks: usize,
+    longest_round: usize,
+    /// Whose turn it is among them.
+    turn: usize,
+    looked: Time,
     examined: usize,
 }
 
 impl Keys {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &Settings, now: Time) -> Self {
         Self {
             tick: settings.tick,
             look: settings.look,
@@ -94,8 +99,11 @@ impl Keys {
             all: Vec::new(),
             in_use: Vec::new(),
             touched: Vec::new(),
+            fresh: Vec::new(),
             whole: 0,
-            looks: 0,
+            longest_round: 1,
+            turn: 0,
+            looked: now,
             examined: 0,
         }
     }
@@ -111,6 +119,7 @@ impl Keys {
         while let Some(event) = keeper.poll_event() {
             match event {
                 KeyEvent::New(key) => {
+                    self.fresh.push(key);
                     let at = key.index();
                     if self.all.len() <= at {
                         self.all.resize_with(at + 1, || None);
@@ -120,17 +129,18 @@ impl Keys {
                         place: RESTING,
                         read: Counts::default(),
                         used: moment.now,
-                        term: 0,
-                        seq: 0,
                         promoted: false,
                         odd: false,
                     });
                     self.whole += usize::from(!keeper.is_value(key));
-                    self.wake(keeper, key, moment);
                 }
                 KeyEvent::Changed(key) => {
+                    let rested = self.is_resting(key);
                     self.wake(keeper, key, moment);
                     self.change(keeper, key, moment);
+                    if rested {
+                        self.fresh.push(key);
+                    }
                 }
                 KeyEvent::Retired(key) => {
                     self.retire(keeper, ledger, meters, key);
@@ -138,6 +148,31 @@ impl Keys {
                 }
             }
         }
+        self.begin(keeper, moment);
+    }
+
+    /// Tells the slots of keys that are new, or were changed while they rested, what applies, and
+    /// lets them rest: many are never used. When a round takes longer than before, so must the
+    /// budgets of all who wait for their turn.
+    fn begin(&mut self, keeper: &mut Keeper, moment: &Moment) {
+        let round = self.round_looks();
+        let mut fresh = std::mem::take(&mut self.fresh);
+        if round > self.longest_round {
+            self.longest_round = round;
+            let all = (0..self.all.len()).map(handle_at);
+            fresh.extend(all.filter(|k| self.is_resting(*k) && !keeper.is_value(*k)));
+        }
+        for key in fresh.drain(..) {
+            if let Some(place) = self.wake(keeper, key, moment) {
+                self.rest(place, keeper);
+            }
+        }
+        self.fresh = fresh;
+    }
+
+    fn is_resting(&self, key: KeyHandle) -> bool {
+        let known = self.all.get(key.index()).and_then(Option::as_ref);
+        known.is_some_and(|k| k.place == RESTING)
     }
 
     /// Looks at every key that may have seen a request, and every key in use. Whether any did.
@@ -147,22 +182,26 @@ impl Keys {
         ledger: &mut Ledger,
         moment: &Moment,
     ) -> bool {
-        self.looks = self.looks.wrapping_add(1);
+        let (round, turn) = (self.round_looks(), self.turn);
+        // As many turns as time has gone by, so that a nap does not lengthen the round.
+        let span = moment.now.since(self.looked).as_nanos() / self.look.as_nanos().max(1);
+        let turns = usize::try_from(span).unwrap_or(round).clamp(1, round);
+        self.turn = turn.wrapping_add(turns);
         let mut touched = std::mem::take(&mut self.touched);
         keeper.take_touched(|key| touched.push(key));
-        let (round, looks) = (self.round_looks(), self.looks);
         for key in touched.drain(..) {
-            let Some(Some(known)) = self.all.get(key.index()) else { continue };
-            if known.place != RESTING {
+            // Keys without values are always named, so they are asked in turn.
+            let in_turn = key.index().wrapping_sub(turn) & (round - 1) < turns;
+            if !in_turn && !keeper.is_value(key) {
                 continue;
             }
-            // Keys without values are always named, so they are asked in turn.
-            let in_turn = keeper.is_value(key) || key.index() % round == looks % round;
-            if in_turn && keeper.totals(key) != known.read {
+            let Some(Some(known)) = self.all.get(key.index()) else { continue };
+            if known.place == RESTING && keeper.totals(key) != known.read {
                 self.wake(keeper, key, moment);
             }
         }
         self.touched = touched;
+        self.looked = moment.now;
         let mut moved = false;
         for place in 0..self.in_use.len() {
             moved |= self.visit(place, keeper, ledger, moment);
@@ -187,9 +226,11 @@ impl Keys {
             (used.matched, used.offered) = (0, 0);
             #[expect(clippy::cast_precision_loss, reason = "counts of a tick, below 2^52")]
             let (matched_rps, offered_rps) = (matched as f64 / seconds, offered as f64 / seconds);
-            ledger.gauge(key.line, offered_rps, u32::from(matched > 0));
+            #[expect(clippy::cast_possible_truncation, reason = "seven digits do for a rate")]
+            ledger.gauge(key.line, offered_rps as f32, matched > 0);
             if matched_rps >= PROMOTE_RPS && !key.promoted {
                 key.promoted = keeper.promote(used.key);
+                used.budget = None;
                 let counter =
                     if key.promoted { &meters.keys_promoted } else { &meters.promotions_refused };
                 counter.hit();
@@ -204,6 +245,10 @@ impl Keys {
                 place += 1;
             }
         }
+        // A crowd that was here once is no reason to keep room for it.
+        if self.in_use.capacity() / 4 > self.in_use.len().max(1024) {
+            self.in_use.shrink_to(self.in_use.len() * 2);
+        }
     }
 
     /// Applies a directive at once. Whether it was newer than the last one of its key.
@@ -214,14 +259,13 @@ impl Keys {
         directive: &Directive,
         moment: &Moment,
     ) -> bool {
-        let Some(Some(known)) = self.all.get_mut(key.index()) else { return false };
-        if (directive.term, directive.seq) < (known.term, known.seq) {
+        let Some(place) = self.wake(keeper, key, moment) else { return false };
+        let Some(Some(known)) = self.all.get(key.index()) else { return false };
+        let (used, used_at) = (&mut self.in_use[place], known.used);
+        if (directive.term, directive.seq) < used.newest {
             return false;
         }
-        (known.term, known.seq) = (directive.term, directive.seq);
-        let used_at = known.used;
-        let Some(place) = self.wake(keeper, key, moment) else { return false };
-        let used = &mut self.in_use[place];
+        used.newest = (directive.term, directive.seq);
         used.control = Control::hold(directive, moment.now);
         used.apply(keeper, moment, used_at);
         true
@@ -229,9 +273,7 @@ impl Keys {
 
     /// A new stream numbers its directives anew.
     pub(super) fn start_stream(&mut self) {
-        for key in self.all.iter_mut().flatten() {
-            (key.term, key.seq) = (0, 0);
-        }
+        self.in_use.iter_mut().for_each(|used| used.newest = (0, 0));
     }
 
     /// The control plane, thought lost, is there: keys that rest must not go on as if it were not.
@@ -273,7 +315,7 @@ impl Keys {
 
     /// Puts a key in use, if it is not; where it stands.
     fn wake(&mut self, keeper: &mut Keeper, key: KeyHandle, moment: &Moment) -> Option<usize> {
-        let round = u32::try_from(self.round_looks()).unwrap_or(u32::MAX);
+        let unseen = whole_nanos(self.turn_after());
         let known = self.all.get_mut(key.index())?.as_mut()?;
         if known.place != RESTING {
             return Some(known.place as usize);
@@ -283,8 +325,7 @@ impl Keys {
         known.odd = false;
         let used_at = known.used;
         // Full as of the time when it may have been used first.
-        let unseen = (self.look * round).max(MAX_NAP);
-        let full_at = moment.now.as_nanos().saturating_sub(whole_nanos(unseen));
+        let full_at = self.looked.as_nanos().saturating_sub(unseen);
         let mut used = InUse::new(keeper, key, Time::from_nanos(full_at), self.tick);
         keeper.set_stale_policy(key, used.stale_policy());
         used.apply(keeper, moment, used_at);
@@ -300,9 +341,10 @@ impl Keys {
         let mut fresh = InUse::new(keeper, key, moment.now, self.tick);
         if used.flow.is_some() && fresh.flow.is_some() {
             (fresh.control, fresh.cap, fresh.level_of) = (used.control, used.cap, used.level_of);
-            fresh.share = fresh.share.map(|new| used.share.unwrap_or(new));
+            fresh.share = fresh.share.map(|new| used.share.take().unwrap_or(new));
         }
         (fresh.matched, fresh.offered) = (used.matched, used.offered);
+        fresh.newest = used.newest;
         if fresh.flow.is_none() && used.budget.is_some() {
             keeper.set_budget(key, None);
         }
@@ -353,7 +395,12 @@ impl Keys {
             if let Some(share) = &mut used.share {
                 share.observe(moment, used.control.is_moving(), more.offered, more.charged());
             }
-            used.cap.take(&used.level_of, more.charged(), moment.now);
+            if std::mem::take(&mut used.was_off) {
+                // What passed while the cap was off is nobody's debt.
+                used.cap = Cap::full(&used.level_of, moment.now);
+            } else {
+                used.cap.take(&used.level_of, more.charged(), moment.now);
+            }
             if more.charged() > 0 {
                 used.budget = None;
             }
@@ -378,14 +425,13 @@ impl Keys {
     }
 
     fn rest(&mut self, place: usize, keeper: &mut Keeper) {
-        let round = u32::try_from(self.round_looks()).unwrap_or(u32::MAX);
+        // Good until its turn comes to be looked at.
+        let reach = BUDGET_HORIZON + self.turn_after();
         let used = self.remove(place);
         let Some(Some(key)) = self.all.get_mut(used.key.index()) else { return };
         key.place = RESTING;
         key.odd = used.told.is_some_and(|told| told != Verdict::FREE);
         if used.flow.is_some() && used.told.is_some_and(|told| told.capped) {
-            // Good until its turn comes to be looked at.
-            let reach = BUDGET_HORIZON + self.look * round;
             keeper.set_budget(used.key, Some(used.cap.budget(&used.level_of, reach)));
         }
     }
@@ -400,9 +446,17 @@ impl Keys {
         gone
     }
 
-    /// In how many looks every resting key without values has had its turn.
+    /// How long a resting key without values may have to wait for its turn, beyond the next look.
+    fn turn_after(&self) -> Duration {
+        match u32::try_from(self.round_looks()) {
+            Ok(0 | 1) | Err(_) => Duration::ZERO,
+            Ok(round) => self.look * round,
+        }
+    }
+
+    /// In how many looks every resting key without values has had its turn: a power of two.
     fn round_looks(&self) -> usize {
-        self.whole.div_ceil(RESTING_PER_LOOK).clamp(1, MAX_ROUND_LOOKS)
+        self.whole.div_ceil(RESTING_PER_LOOK).next_power_of_two().min(MAX_ROUND_LOOKS)
     }
 }
 
@@ -413,7 +467,7 @@ impl InUse {
             Limit::Unlimited => None,
             Limit::Tokens(rate) => Some(Flow::from(rate)),
         };
-        let on_loss = keeper.bucket(key).on_control_loss;
+        let on_loss = keeper.bucket(key).map_or(OnControlLoss::Open, |b| b.on_control_loss);
         let level_of = flow.unwrap_or(Flow { rate_rps: 0.0, depth: 0.0 });
         let one_token_s = if level_of.rate_rps > 0.0 { 1.0 / level_of.rate_rps } else { 0.0 };
         let one_token = Duration::from_secs_f64(one_token_s.min(MAX_RETRY_AFTER.as_secs_f64()));
@@ -424,9 +478,11 @@ impl InUse {
             cap: Cap::full(&level_of, now),
             on_loss,
             control: Control::Free,
-            share: (on_loss == OnControlLoss::Share).then(|| Share::new(now)),
+            newest: (0, 0),
+            share: (on_loss == OnControlLoss::Share).then(|| Box::new(Share::new(now))),
             told: None,
             budget: None,
+            was_off: false,
             retry_after: one_token.max(tick).min(MAX_RETRY_AFTER),
             matched: 0,
             offered: 0,
@@ -447,7 +503,7 @@ impl InUse {
     fn apply(&mut self, keeper: &mut Keeper, moment: &Moment, used: Time) {
         let Some(flow) = self.flow else { return };
         self.control.advance(moment, used);
-        let share = self.share.map_or(AdmitRatio::ALL, |s| s.admit(moment.ttl));
+        let share = self.share.as_ref().map_or(AdmitRatio::ALL, |s| s.admit(moment.ttl));
         let verdict = self.control.verdict(moment, self.on_loss, share);
         if self.told.is_none_or(|told| told.admit != verdict.admit) {
             keeper.set_admit(self.key, verdict.admit, self.retry_after);
@@ -468,6 +524,7 @@ impl InUse {
             keeper.set_budget(self.key, None);
             self.budget = None;
         }
+        self.was_off |= !capped;
         self.told = Some(Verdict { admit: verdict.admit, capped });
     }
 }

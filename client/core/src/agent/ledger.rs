@@ -5,12 +5,14 @@
 //! report `n` knows all that `1..=n` said, whatever became of them on the way, and an
 //! acknowledgement of `n` covers them all. It knows no slots, no directives and no clock.
 
+mod services;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use sluicegate_model::{
-    Counts, Entry, KeyId, KeyName, KeyValues, Name, Report, ServiceCounts,
-};
+use sluicegate_model::{Counts, Entry, KeyId, KeyName, KeyValues, Report, ServiceCounts};
+
+use self::services::Services;
 
 use crate::KeyHandle;
 
@@ -30,28 +32,34 @@ pub const MAX_SERVICES: usize = 4096;
 /// The most ids on one stream, those included that are lost because of [`MAX_LEAVING_KEYS`].
 pub const MAX_IDS: usize = 1 << 24;
 
+/// Of how many entries the memory is kept for the next report.
+const MAX_SPARE_ENTRIES: usize = 4096;
+
 const NO_ID: KeyId = KeyId::MAX;
 
 /// Names one key's line of the ledger.
 pub(super) type LineId = u32;
 
-/// What one key has to say on the stream.
+/// All of `counts` is acknowledged.
+const ALL_ACKED: u32 = u32::MAX;
+
+/// What one key has to say on the stream. Small: there is one for each value.
 #[derive(Debug, Clone)]
 struct Line {
     /// Cumulative on this stream.
     counts: Counts,
-    /// Of that, what is acknowledged.
-    acked: Counts,
-    offered_rps: f64,
-    sessions: u32,
+    /// Where in `acked` it stands what of that is acknowledged, or [`ALL_ACKED`].
+    acked_at: u32,
+    offered_rps: f32,
+    in_use: bool,
     /// Its id on this stream.
     id: KeyId,
     /// Whether a report that named it is acknowledged.
     named: bool,
     /// The last report that held it, 0 if none on this stream did.
-    sent_seq: u64,
+    sent_seq: u32,
     /// The last report sent before the line was this key's.
-    opened_seq: u64,
+    opened_seq: u32,
     /// Something is not said yet.
     dirty: bool,
     /// It stands in `pending`.
@@ -71,23 +79,12 @@ enum Life {
     Vacant,
 }
 
-#[derive(Debug, Clone)]
-struct ServiceLine {
-    counts: ServiceCounts,
-    acked: ServiceCounts,
-    /// The last state read from the table, to tell what is new.
-    read: ServiceCounts,
-    sent_seq: u64,
-    dirty: bool,
-    live: bool,
-}
-
 /// What a report that is not acknowledged said.
 #[derive(Debug, Default)]
 struct Sent {
-    seq: u64,
+    seq: u32,
     lines: Vec<(LineId, Counts)>,
-    services: Vec<(u32, ServiceCounts)>,
+    services: Vec<(usize, ServiceCounts)>,
 }
 
 /// The books of one agent: a line a key and a line a service.
@@ -96,19 +93,22 @@ pub(super) struct Ledger {
     max_entries: usize,
     lines: Vec<Line>,
     vacant: Vec<LineId>,
+    /// What is acknowledged of lines of which not all is.
+    acked: Vec<Counts>,
+    acked_free: Vec<u32>,
     /// The names of lines that are leaving or retiring: the table has them no more.
     leaving: BTreeMap<LineId, KeyName>,
-    services: Vec<ServiceLine>,
-    service_at: BTreeMap<Name, usize>,
+    services: Services,
     /// Lines with something to say, or something said and not acknowledged.
     pending: Vec<LineId>,
-    /// How many lines, live or leaving, and services are dirty.
+    /// How many lines of keys are dirty.
     dirty: usize,
     /// Which line an id of this stream means.
     ids: Vec<LineId>,
     free_ids: Vec<KeyId>,
-    last_seq: u64,
-    acked_seq: u64,
+    /// Of a stream; 32 bits are years of reports.
+    last_seq: u32,
+    acked_seq: u32,
     sent: VecDeque<Sent>,
     spare: Vec<Sent>,
     interval: Duration,
@@ -131,9 +131,10 @@ impl Ledger {
             max_entries: MAX_REPORT_ENTRIES,
             lines: Vec::new(),
             vacant: Vec::new(),
+            acked: Vec::new(),
+            acked_free: Vec::new(),
             leaving: BTreeMap::new(),
-            services: Vec::new(),
-            service_at: BTreeMap::new(),
+            services: Services::default(),
             pending: Vec::new(),
             dirty: 0,
             ids: Vec::new(),
@@ -150,9 +151,9 @@ impl Ledger {
     pub(super) fn open(&mut self, key: KeyHandle) -> LineId {
         let mut line = Line {
             counts: Counts::default(),
-            acked: Counts::default(),
+            acked_at: ALL_ACKED,
             offered_rps: 0.0,
-            sessions: 0,
+            in_use: false,
             id: NO_ID,
             named: false,
             sent_seq: 0,
@@ -175,17 +176,25 @@ impl Ledger {
         if *more == Counts::default() {
             return;
         }
-        self.lines[id as usize].counts.add(more);
+        let line = &mut self.lines[id as usize];
+        if line.acked_at == ALL_ACKED {
+            line.acked_at = self.acked_free.pop().unwrap_or_else(|| {
+                self.acked.push(Counts::default());
+                index(self.acked.len() - 1)
+            });
+            self.acked[line.acked_at as usize] = line.counts;
+        }
+        line.counts.add(more);
         self.mark(id);
     }
 
     /// What a key is offered now, and whether it had traffic lately.
-    pub(super) fn gauge(&mut self, id: LineId, offered_rps: f64, sessions: u32) {
+    pub(super) fn gauge(&mut self, id: LineId, offered_rps: f32, in_use: bool) {
         let line = &mut self.lines[id as usize];
         #[expect(clippy::float_cmp, reason = "what was said is compared with what is to be said")]
-        let same = line.offered_rps == offered_rps && line.sessions == sessions;
+        let same = line.offered_rps == offered_rps && line.in_use == in_use;
         if !same {
-            (line.offered_rps, line.sessions) = (offered_rps, sessions);
+            (line.offered_rps, line.in_use) = (offered_rps, in_use);
             self.mark(id);
         }
     }
@@ -193,24 +202,24 @@ impl Ledger {
     /// Whether nothing is left to say of a key that anybody waits for.
     pub(super) fn is_settled(&self, id: LineId) -> bool {
         let line = &self.lines[id as usize];
-        !line.dirty && line.sent_seq <= self.acked_seq && line.counts == line.acked
+        !line.dirty && line.sent_seq <= self.acked_seq && line.acked_at == ALL_ACKED
     }
 
     /// The key is gone. Its last counts are told and acknowledged before its id is used again.
     /// Whether that could be promised: false if too many such keys wait already.
-    pub(super) fn close(&mut self, id: LineId, name: KeyName) -> bool {
-        self.gauge(id, 0.0, 0);
+    pub(super) fn close(&mut self, id: LineId, name: Option<KeyName>) -> bool {
+        self.gauge(id, 0.0, false);
         let line = &self.lines[id as usize];
-        if line.id == NO_ID && line.counts == line.acked {
+        if line.id == NO_ID && line.acked_at == ALL_ACKED {
             self.vacate(id);
             return true;
         }
-        if self.leaving.len() >= MAX_LEAVING_KEYS {
+        let Some(name) = name.filter(|_| self.can_close()) else {
             // Without its retirement told, the id must not come back.
             self.lines[id as usize].id = NO_ID;
             self.vacate(id);
             return false;
-        }
+        };
         let settled = self.is_settled(id);
         self.lines[id as usize].life = if settled { Life::Retiring } else { Life::Leaving };
         self.leaving.insert(id, name);
@@ -232,46 +241,10 @@ impl Ledger {
         }
     }
 
-    /// The totals of a service, as the table counts them. Whether there was room for it.
-    pub(super) fn count_service(&mut self, totals: &ServiceCounts) -> bool {
-        let at = match self.service_at.get(&totals.service) {
-            Some(at) => *at,
-            None if self.services.len() >= MAX_SERVICES => return false,
-            None => {
-                let none = no_counts(&totals.service);
-                self.services.push(ServiceLine {
-                    counts: none.clone(),
-                    acked: none.clone(),
-                    read: none,
-                    sent_seq: 0,
-                    dirty: false,
-                    live: true,
-                });
-                self.service_at.insert(totals.service.clone(), self.services.len() - 1);
-                self.services.len() - 1
-            }
-        };
-        let line = &mut self.services[at];
-        if !line.live {
-            // It was gone and is back: the table counts it from 0 again.
-            (line.live, line.read) = (true, no_counts(&totals.service));
-        }
-        let more = less(totals, &line.read);
-        if more != no_counts(&totals.service) {
-            line.counts = plus(&line.counts, &more);
-            line.read = totals.clone();
-            self.dirty += usize::from(!line.dirty);
-            line.dirty = true;
-        }
-        true
-    }
-
-    /// A service is not configured any more. Its last counts were told to
-    /// [`Ledger::count_service`].
-    pub(super) fn close_service(&mut self, service: &Name) {
-        if let Some(at) = self.service_at.get(service) {
-            self.services[*at].live = false;
-        }
+    /// The totals of every service that the table counts now. One that is not among them is gone:
+    /// if it comes back, the table counts it from 0. Returns how many had no room.
+    pub(super) fn count_services(&mut self, totals: impl Iterator<Item = ServiceCounts>) -> u64 {
+        self.services.count(totals)
     }
 
     /// A new stream: what is not acknowledged is said again, under ids given anew.
@@ -289,11 +262,15 @@ impl Ledger {
             if line.life == Life::Vacant {
                 continue;
             }
-            line.counts = line.counts.since(&line.acked);
-            line.acked = Counts::default();
+            if line.acked_at == ALL_ACKED {
+                line.counts = Counts::default();
+            } else {
+                let acked = std::mem::take(&mut self.acked[line.acked_at as usize]);
+                line.counts = line.counts.since(&acked);
+            }
             (line.id, line.named) = (NO_ID, false);
             (line.sent_seq, line.opened_seq) = (0, 0);
-            let told = line.counts == Counts::default() && line.sessions == 0;
+            let told = line.acked_at == ALL_ACKED && !line.in_use;
             let live = matches!(line.life, Life::Live(_));
             if !told {
                 self.mark(index(at));
@@ -301,16 +278,7 @@ impl Ledger {
                 self.vacate(index(at));
             }
         }
-        self.services.retain(|s| s.live || s.counts != s.acked);
-        for line in &mut self.services {
-            line.counts = less(&line.counts, &line.acked);
-            line.acked = no_counts(&line.counts.service);
-            line.sent_seq = 0;
-            line.dirty = line.counts != line.acked;
-            self.dirty += usize::from(line.dirty);
-        }
-        let places = self.services.iter().enumerate();
-        self.service_at = places.map(|(at, s)| (s.counts.service.clone(), at)).collect();
+        self.services.start_stream();
     }
 
     /// The time that the rates told last are over.
@@ -320,7 +288,7 @@ impl Ledger {
 
     /// Whether something is not said yet.
     pub(super) fn has_news(&self) -> bool {
-        self.dirty > 0
+        self.dirty > 0 || self.services.has_news()
     }
 
     /// Whether something was said and is not acknowledged.
@@ -330,9 +298,12 @@ impl Ledger {
 
     /// Everything to be said, as one report; `None` if that is nothing, or nothing for which there
     /// is room.
-    pub(super) fn report(&mut self, name_of: impl Fn(KeyHandle) -> KeyName) -> Option<Report> {
-        let seq = self.last_seq + 1;
-        let mut report = Report { seq, interval: self.interval, ..Report::default() };
+    pub(super) fn report(
+        &mut self,
+        name_of: impl Fn(KeyHandle) -> Option<KeyName>,
+    ) -> Option<Report> {
+        let seq = self.last_seq.checked_add(1)?;
+        let mut report = Report { seq: seq.into(), interval: self.interval, ..Report::default() };
         let mut sent = self.spare.pop().unwrap_or_default();
         sent.seq = seq;
         let mut pending = std::mem::take(&mut self.pending);
@@ -362,14 +333,10 @@ impl Ledger {
         }
         self.pending = pending;
         self.forget_settled();
-        for (at, line) in self.services.iter_mut().enumerate() {
-            if line.dirty || line.sent_seq > self.acked_seq {
-                self.dirty -= usize::from(line.dirty);
-                (line.dirty, line.sent_seq) = (false, seq);
-                report.services.push(line.counts.clone());
-                sent.services.push((index(at), line.counts.clone()));
-            }
-        }
+        self.services.say(seq, self.acked_seq, |at, counts| {
+            report.services.push(counts.clone());
+            sent.services.push((at, counts.clone()));
+        });
         if sent.lines.is_empty() && sent.services.is_empty() {
             self.recycle(sent);
             return None;
@@ -381,9 +348,9 @@ impl Ledger {
 
     /// The receiver has taken in everything up to `seq`.
     pub(super) fn acknowledge(&mut self, seq: u64) -> Acknowledged {
-        if seq > self.last_seq {
+        let Some(seq) = u32::try_from(seq).ok().filter(|s| *s <= self.last_seq) else {
             return Acknowledged::Unknown;
-        }
+        };
         if seq <= self.acked_seq {
             return Acknowledged::Old;
         }
@@ -394,7 +361,7 @@ impl Ledger {
                 self.settle(id, sent.seq, counts);
             }
             for (at, counts) in &sent.services {
-                self.services[*at as usize].acked.clone_from(counts);
+                self.services.settle(*at, counts);
             }
             self.recycle(sent);
         }
@@ -402,14 +369,21 @@ impl Ledger {
     }
 
     /// Report `seq`, which said `counts` of a line, is taken in.
-    fn settle(&mut self, id: LineId, seq: u64, counts: Counts) {
+    fn settle(&mut self, id: LineId, seq: u32, counts: Counts) {
         let acked_seq = self.acked_seq;
         let line = &mut self.lines[id as usize];
         if line.life == Life::Vacant || seq <= line.opened_seq {
             return;
         }
-        line.acked = counts;
         line.named = true;
+        if line.acked_at != ALL_ACKED {
+            if line.counts == counts {
+                self.acked_free.push(line.acked_at);
+                line.acked_at = ALL_ACKED;
+            } else {
+                self.acked[line.acked_at as usize] = counts;
+            }
+        }
         if line.dirty || line.sent_seq > acked_seq {
             return;
         }
@@ -437,8 +411,8 @@ impl Ledger {
     fn say(
         &mut self,
         id: LineId,
-        seq: u64,
-        name_of: &impl Fn(KeyHandle) -> KeyName,
+        seq: u32,
+        name_of: &impl Fn(KeyHandle) -> Option<KeyName>,
         report: &mut Report,
     ) -> usize {
         if self.lines[id as usize].id == NO_ID {
@@ -454,14 +428,14 @@ impl Ledger {
         report.entries.push(Entry {
             key: line.id,
             counts: line.counts,
-            offered_rps: line.offered_rps,
-            sessions: line.sessions,
+            offered_rps: line.offered_rps.into(),
+            sessions: line.in_use.into(),
         });
         if line.named {
             return 0;
         }
         let name = match line.life {
-            Life::Live(key) => Some(name_of(key)),
+            Life::Live(key) => name_of(key),
             Life::Leaving | Life::Retiring | Life::Vacant => self.leaving.get(&id).cloned(),
         };
         let bytes = name.as_ref().map_or(0, name_bytes);
@@ -493,6 +467,10 @@ impl Ledger {
         self.dirty -= usize::from(line.dirty);
         let own = std::mem::replace(&mut line.id, NO_ID);
         (line.life, line.dirty, line.sent_seq) = (Life::Vacant, false, 0);
+        let acked_at = std::mem::replace(&mut line.acked_at, ALL_ACKED);
+        if acked_at != ALL_ACKED {
+            self.acked_free.push(acked_at);
+        }
         if own != NO_ID {
             self.free_ids.push(own);
         }
@@ -512,6 +490,8 @@ impl Ledger {
     fn recycle(&mut self, mut sent: Sent) {
         sent.lines.clear();
         sent.services.clear();
+        // A crowd that was here once is no reason to keep room for it.
+        sent.lines.shrink_to(MAX_SPARE_ENTRIES);
         if self.spare.len() < MAX_REPORTS_UNACKNOWLEDGED {
             self.spare.push(sent);
         }
@@ -524,36 +504,6 @@ fn name_bytes(name: &KeyName) -> usize {
         KeyValues::Whole | KeyValues::Overflow => 0,
     };
     name.service.as_str().len() + name.bucket.as_str().len() + values
-}
-
-fn no_counts(service: &Name) -> ServiceCounts {
-    ServiceCounts {
-        service: service.clone(),
-        attempts: 0,
-        admitted: 0,
-        dropped_by_one: 0,
-        dropped_by_several: 0,
-    }
-}
-
-fn less(now: &ServiceCounts, earlier: &ServiceCounts) -> ServiceCounts {
-    ServiceCounts {
-        service: now.service.clone(),
-        attempts: now.attempts.saturating_sub(earlier.attempts),
-        admitted: now.admitted.saturating_sub(earlier.admitted),
-        dropped_by_one: now.dropped_by_one.saturating_sub(earlier.dropped_by_one),
-        dropped_by_several: now.dropped_by_several.saturating_sub(earlier.dropped_by_several),
-    }
-}
-
-fn plus(counts: &ServiceCounts, more: &ServiceCounts) -> ServiceCounts {
-    ServiceCounts {
-        service: counts.service.clone(),
-        attempts: counts.attempts.saturating_add(more.attempts),
-        admitted: counts.admitted.saturating_add(more.admitted),
-        dropped_by_one: counts.dropped_by_one.saturating_add(more.dropped_by_one),
-        dropped_by_several: counts.dropped_by_several.saturating_add(more.dropped_by_several),
-    }
 }
 
 fn index(at: usize) -> u32 {

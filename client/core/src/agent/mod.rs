@@ -32,6 +32,11 @@ use crate::{Keeper, Settings};
 
 /// After so long without a request the agent looks less often.
 const NAP_AFTER: Duration = Duration::from_secs(1);
+/// The counts of services are read so often, and at each tick: the table keeps those of a service
+/// that is gone for 2 s.
+const SERVICES_EVERY: Duration = Duration::from_millis(500);
+/// However short `look` is set.
+const MIN_LOOK: Duration = Duration::from_millis(1);
 /// What was said and not acknowledged is repeated after so many ticks, and at least after
 /// [`MIN_REPEAT`], even if there is nothing new to say.
 const REPEAT_TICKS: u32 = 3;
@@ -64,6 +69,7 @@ pub struct Agent {
     last_look: Time,
     last_moved: Time,
     last_tick: Time,
+    last_services: Time,
     last_report: Time,
     next_look: Time,
     next_tick: Time,
@@ -75,7 +81,7 @@ impl Agent {
     pub(crate) fn new(settings: Settings, keeper: Keeper, seed: u64, now: Time) -> Self {
         let first = settings.tick.mul_f64(share_of_one(seed));
         Self {
-            keys: Keys::new(&settings),
+            keys: Keys::new(&settings, now),
             ledger: Ledger::new(settings.tick),
             settings,
             keeper,
@@ -89,6 +95,7 @@ impl Agent {
             last_look: now,
             last_moved: now,
             last_tick: now,
+            last_services: now,
             last_report: now,
             next_look: now,
             next_tick: now + first,
@@ -148,6 +155,9 @@ impl Agent {
             self.last_moved = now;
         }
         self.keeper.beat(now);
+        if now.since(self.last_services) >= SERVICES_EVERY {
+            self.count_services(now);
+        }
         if now >= self.next_tick {
             self.tick(&moment);
         }
@@ -201,6 +211,7 @@ impl Agent {
     fn moment(&self, now: Time) -> Moment {
         Moment {
             now,
+            connected: self.stream.open,
             alive_until: self.heard + self.settings.ttl,
             ttl: self.settings.ttl,
             ramp: self.settings.ramp,
@@ -208,7 +219,7 @@ impl Agent {
     }
 
     fn nap(&self, now: Time) -> Duration {
-        let look = self.settings.look;
+        let look = self.settings.look.max(MIN_LOOK);
         if now.since(self.last_moved) < NAP_AFTER {
             return look;
         }
@@ -222,14 +233,13 @@ impl Agent {
             self.ledger.set_interval(interval);
             let (keeper, ledger) = (&mut self.keeper, &mut self.ledger);
             self.keys.tick(keeper, ledger, &self.meters, moment, interval);
-            self.count_services();
+            self.count_services(now);
             self.last_tick = now;
         }
         let tick = self.settings.tick.max(Duration::from_millis(1));
         while self.next_tick <= now {
             let behind = now.since(self.next_tick).as_nanos() / tick.as_nanos();
-            self.next_tick =
-                self.next_tick + tick * u32::try_from(behind + 1).unwrap_or(u32::MAX);
+            self.next_tick = self.next_tick + tick * u32::try_from(behind + 1).unwrap_or(u32::MAX);
         }
         let repeat = (tick * REPEAT_TICKS).max(MIN_REPEAT);
         let overdue = self.ledger.awaits() && now.since(self.last_report) >= repeat;
@@ -241,12 +251,10 @@ impl Agent {
         }
     }
 
-    fn count_services(&mut self) {
-        for totals in self.keeper.service_totals() {
-            if !self.ledger.count_service(&totals) {
-                self.meters.services_uncounted.hit();
-            }
-        }
+    fn count_services(&mut self, now: Time) {
+        self.last_services = now;
+        let refused = self.ledger.count_services(self.keeper.service_totals());
+        self.meters.services_uncounted.add(refused);
     }
 
     fn configure(&mut self, now: Time, new: Configuration) {
@@ -262,28 +270,19 @@ impl Agent {
             self.meters.configurations_older_version.hit();
             return;
         }
-        // What is going away is counted for the last time while it is still there.
-        self.count_services();
-        let gone = self.merge(new.services, &new.removed, new.full);
+        // So that a service that was gone and is back is seen to have been gone.
+        self.count_services(now);
+        self.merge(new.services, &new.removed, new.full);
         self.keeper.configure(now, &self.services);
         let moment = self.moment(now);
         self.keys.follow(&mut self.keeper, &mut self.ledger, &self.meters, &moment);
-        for service in &gone {
-            self.ledger.close_service(service);
-        }
         self.version = new.version;
         self.stream.applied_due = Some(new.version);
         self.meters.configurations.hit();
     }
 
-    /// Brings the services in force up to date; which are gone.
-    fn merge(
-        &mut self,
-        changed: Vec<Arc<ServiceBuckets>>,
-        removed: &[Name],
-        full: bool,
-    ) -> Vec<Name> {
-        let before: Vec<Name> = self.services.iter().map(|s| s.service.clone()).collect();
+    /// Brings the services in force up to date.
+    fn merge(&mut self, changed: Vec<Arc<ServiceBuckets>>, removed: &[Name], full: bool) {
         if full {
             let named: BTreeSet<&Name> = changed.iter().map(|s| &s.service).collect();
             self.services.retain(|s| named.contains(&s.service));
@@ -298,9 +297,6 @@ impl Agent {
                 Err(at) => self.services.insert(at, service),
             }
         }
-        let is_gone =
-            |n: &Name| self.services.binary_search_by(|s| s.service.cmp(n)).is_err();
-        before.into_iter().filter(|n| is_gone(n)).collect()
     }
 
     fn update(&mut self, now: Time, update: &Update) {

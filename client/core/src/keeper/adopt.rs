@@ -7,7 +7,7 @@ use sluicegate_model::{Per, Request, Time};
 
 use super::{Keeper, KeyEvent, KeyHandle, LEAVING, Record, flags_of};
 use crate::plan::Identity;
-use crate::slot::Fold;
+use crate::slot::{Fold, NO_PLACE};
 use crate::sync::Ordering;
 use crate::table::Table;
 use crate::values::{Query, ValueEntry};
@@ -50,8 +50,8 @@ impl Keeper {
         self.gone.retain(|(since, _, slot)| {
             // Twice as long as its keys, so that the last counts are read in between.
             let stays = *since + LEAVING + LEAVING > now;
-            if !stays && let Ok(place @ 1..) = u16::try_from(slot.place()) {
-                places.free.push(place);
+            if !stays {
+                places.free.extend(slot.own_place());
             }
             stays
         });
@@ -242,7 +242,7 @@ impl Keeper {
 
     /// Gives a retired key's number and memory back. Ignored for a key that is not leaving.
     pub fn release(&mut self, key: KeyHandle) {
-        let place = self.slot(key).map_or(0, |slot| slot.route().key());
+        let place = self.slot(key).and_then(|slot| slot.route().own_place());
         match self.record(key.0) {
             Record::Rule(r) if r.leaving => {
                 let number = r.rule.slot.bucket();
@@ -263,7 +263,7 @@ impl Keeper {
             }
             Record::Rule(_) | Record::Value { .. } | Record::Free => return,
         }
-        if let Ok(place @ 1..) = u16::try_from(place) {
+        if let Some(place) = place {
             self.places.free.push(place);
             self.promoted.retain(|i| *i != key.0);
         }
@@ -273,7 +273,7 @@ impl Keeper {
 
     fn release_value(&mut self, per: usize, number: u32) {
         if let Some(slot) = self.plan.arena.get(number as usize) {
-            slot.set_places(0, 0);
+            slot.set_places(NO_PLACE, NO_PLACE);
         }
         self.numbers.spent.push(number);
         self.numbers.records[number as usize] = u32::MAX;

@@ -52,6 +52,7 @@ impl Keeper {
         let known = self.known_identities;
         let most = self.shared.most_identities;
         self.publish(|plan| {
+            plan.rules += 1;
             plan.services = services;
             plan.buckets = buckets;
             plan.identities = Arc::new(known_again(plan, changed, most, known));

@@ -128,6 +128,10 @@ impl Catalog {
         }
     }
 
+    pub(super) fn bucket_count(&self) -> u32 {
+        u32::try_from(self.buckets.len()).unwrap_or(u32::MAX)
+    }
+
     pub(super) fn services(&self) -> impl Iterator<Item = &Service> {
         self.by_name.values().filter_map(|at| self.services[*at as usize].as_ref())
     }
@@ -309,6 +313,14 @@ pub(super) fn place_in<T>(slots: &mut Vec<Option<T>>, free: &mut Vec<u32>, item:
         return at;
     }
     let at = u32::try_from(slots.len()).expect("bounded far below 2^32");
+    reserve_an_eighth(slots);
     slots.push(Some(item));
     at
+}
+
+/// Makes room by an eighth, where doubling would waste up to half of the largest lists there are.
+pub(super) fn reserve_an_eighth<T>(items: &mut Vec<T>) {
+    if items.len() == items.capacity() {
+        items.reserve_exact((items.len() / 8).max(1));
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluicegate_model::{ConfigVersion, Counts, Hello, KeyId, Name, Role, Time};
 
-use super::catalog::{Totals, place_in};
+use super::catalog::{Totals, place_in, reserve_an_eighth};
 use super::keys::NONE;
 use crate::SessionId;
 
@@ -170,13 +170,6 @@ impl Session {
         let held = *self.held.get(at as usize)?;
         self.free.push(at);
         Some(held)
-    }
-}
-
-/// Grows by an eighth, where doubling would waste up to half of the largest thing there is.
-fn reserve_an_eighth<T>(items: &mut Vec<T>) {
-    if items.len() == items.capacity() {
-        items.reserve_exact((items.len() / 8).max(4));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use sluicegate_model::{ConfigVersion, Configuration, Name, ServiceBuckets, Term};
+use sluicegate_model::{ConfigVersion, Configuration, Invariant, Name, ServiceBuckets, Term};
 
 use super::Node;
 use super::children::{ConfigurationDue, Session};
@@ -90,7 +90,10 @@ impl Node {
 
     /// Raises term and version above everything seen, and sends all children everything again.
     pub fn raise(&mut self, term: Term, version: ConfigVersion) {
-        debug_assert!(term >= self.term && version >= self.version, "terms never go back");
+        if term < self.term || version < self.version {
+            debug_assert!(false, "{}: term or version would go back", Invariant::I5);
+            self.counters.broke(Invariant::I5);
+        }
         self.term = self.term.max(term);
         self.version = self.version.max(version);
         if self.configured {

@@ -26,6 +26,13 @@ impl Node {
             self.counters.directives_unknown_key += 1;
             return false;
         };
+        let sound = directive.limit_rps >= 0.0
+            && directive.headroom.is_finite()
+            && directive.sigma.is_finite();
+        if !sound {
+            self.counters.directives_bad += 1;
+            return false;
+        }
         let above = (stream, directive.seq);
         let older = cold.cached.as_ref().is_some_and(|c| {
             directive.term < c.directive.term
@@ -72,6 +79,10 @@ impl Node {
         let mut pending = std::mem::take(&mut session.pending);
         pending.sort_unstable();
         pending.dedup();
+        if pending.len() > self.limits.max_update_directives {
+            session.pending = pending.split_off(self.limits.max_update_directives);
+            self.children.make_ready(slot);
+        }
         let directives = self.directives_for(slot, &pending);
         let session = self.children.get_mut(slot)?;
         if directives.is_empty() && !session.update_due {
@@ -86,9 +97,17 @@ impl Node {
     /// The directives in force behind some ids of a session, each with what is left of its life.
     fn directives_for(&self, slot: u32, ids: &[KeyId]) -> Vec<(KeyId, Directive)> {
         let Some(session) = self.children.get(slot) else { return Vec::new() };
+        let (term, _) = self.seen();
         let in_force = |id: KeyId| {
-            let cached = self.keys.get(session.held(id)?.key)?.cached.as_ref()?;
-            remaining(cached, self.now).map(|directive| (id, directive))
+            let cold = self.keys.get(session.held(id)?.key)?;
+            let directive = remaining(cold.cached.as_ref()?, self.now)?;
+            match cold.control {
+                // The root here stands by what it said under the term that holds now.
+                Control::Root => Some((id, Directive { term, ..directive })),
+                Control::Elsewhere | Control::Nobody => {
+                    (directive.term >= term).then_some((id, directive))
+                }
+            }
         };
         ids.iter().filter_map(|id| in_force(*id)).collect()
     }

@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 use sluicegate_model::{Counts, Directive, KeyValues, Limit, Time};
 
 use super::KeyState;
-use super::catalog::place_in;
+use super::catalog::{place_in, reserve_an_eighth};
 use crate::ratio::Credit;
 
 /// Stands for no key, no place.
@@ -67,7 +67,8 @@ pub(super) struct Cold {
     pub(super) limit: Limit,
     pub(super) credit: Credit,
     pub(super) credit_at: Time,
-    pub(super) at_tick: Counts,
+    /// Counts at the last tick: offered, admitted, would-drop.
+    pub(super) at_tick: [u64; 3],
     /// Offered, admitted and would-drop a second over the last tick.
     pub(super) rates: [f32; 3],
     /// Children that use it now stand in front of those that only named it.
@@ -159,7 +160,7 @@ impl Keys {
             limit: Limit::Unlimited,
             credit: Credit::full(&Limit::Unlimited),
             credit_at: now,
-            at_tick: Counts::default(),
+            at_tick: [0; 3],
             rates: [0.0; 3],
             users: Vec::new(),
             in_use: 0,
@@ -170,7 +171,10 @@ impl Keys {
         let hot = Hot { active: NONE, ..Hot::default() };
         match self.hot.get_mut(key as usize) {
             Some(place) => *place = hot,
-            None => self.hot.push(hot),
+            None => {
+                reserve_an_eighth(&mut self.hot);
+                self.hot.push(hot);
+            }
         }
         let (hasher, colds) = (&self.hasher, &self.cold);
         self.table.insert_unique(hash, key, |key| {

@@ -32,6 +32,14 @@ use self::configuration::Changes;
 use self::keys::Keys;
 use crate::{Counters, Limits, Refusal, SessionId};
 
+/// The highest term or version that a child is believed to have seen. No honest one gets as far, and
+/// above it there would soon be none left to go to.
+const CLAIM_MAX: u64 = 1 << 62;
+
+/// The highest term or version that a parent is believed: what lies above [`CLAIM_MAX`] is left for
+/// going beyond claims.
+pub const TERM_MAX: u64 = 1 << 63;
+
 /// Where a node stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {

@@ -3,6 +3,7 @@
 use sluicegate_model::{KeyId, KeyName, KeyValues, Limit, MAX_VALUE_BYTES, Per};
 
 use super::Node;
+use super::catalog::reserve_an_eighth;
 use super::children::Held;
 use super::keys::{Control, User, micros};
 use crate::ratio::Credit;
@@ -33,9 +34,7 @@ impl Node {
         if let Some(held) = session.held_mut(id) {
             held.place = place;
         }
-        if cold.users.len() == cold.users.capacity() {
-            cold.users.reserve_exact((cold.users.len() / 8).max(1));
-        }
+        reserve_an_eighth(&mut cold.users);
         cold.users.push(User { slot, id });
         if cold.cached.is_some() {
             session.pending.push(id);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use sluicegate_model::{ConfigVersion, Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, Term, Time};
 
-use super::Node;
 use super::children::{ConfigurationDue, Session, Silence};
 use super::keys::micros;
+use super::{CLAIM_MAX, Node};
 use crate::{Refusal, SessionId};
 
 /// Intervals without a message after which a child that should report counts as silent.
@@ -17,8 +17,6 @@ const ZEROED_AFTER: u32 = 6;
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How often silence and heartbeats are looked at; two of these are less than a heartbeat.
 const LOOK: Duration = Duration::from_millis(500);
-/// No honest term or version gets as far; above it there would soon be none left to go to.
-const SEEN_MAX: u64 = 1 << 62;
 const LOOK_MIN: Duration = Duration::from_millis(50);
 
 impl Node {
@@ -81,7 +79,7 @@ impl Node {
     }
 
     pub(super) fn note_seen(&mut self, term: Term, version: ConfigVersion) {
-        if term > SEEN_MAX || version > SEEN_MAX {
+        if term > CLAIM_MAX || version > CLAIM_MAX {
             self.counters.seen_out_of_range += 1;
             return;
         }

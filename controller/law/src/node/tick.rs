@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sluicegate_model::{AdmitRatio, Counts, Directive, Limit, Term, Time};
+use sluicegate_model::{AdmitRatio, Counts, Directive, Invariant, Limit, Term, Time};
 
 use super::Node;
 use super::catalog::Kind;
@@ -45,6 +45,7 @@ impl Node {
             self.next_tick = self.now + self.tick;
         }
         self.rate_services(moment.elapsed);
+        self.check_bounds();
 
         let mut plan =
             Plan { term: moment.term, seq_before: self.seq, max_ttl: self.ttl, set: Vec::new() };
@@ -53,20 +54,23 @@ impl Node {
         for place in (0..self.keys.active().len()).rev() {
             let key = self.keys.active()[place];
             let Some((hot, cold)) = self.keys.both_mut(key) else { continue };
-            let delta = hot.counts.since(&cold.at_tick);
-            cold.at_tick = hot.counts;
-            cold.rates = [delta.offered, delta.admitted, delta.would_drop]
-                .map(|count| per_second(count, moment.elapsed));
+            let Counts { offered, admitted, would_drop, .. } = hot.counts;
+            let counted = [offered, admitted, would_drop];
+            let mut moved = counted;
+            moved.iter_mut().zip(cold.at_tick).for_each(|(n, before)| *n -= before);
+            cold.at_tick = counted;
+            cold.rates = moved.map(|count| per_second(count, moment.elapsed));
+            let charged = moved[1].saturating_sub(moved[2]);
             if let Some(kind) = self.catalog.kind(cold.bucket)
                 && cold.control == Control::Root
-                && let Some(directive) = direct(hot, cold, delta.charged(), &moment)
+                && let Some(directive) = direct(hot, cold, charged, &moment)
             {
                 seq += 1;
                 let directive = Directive { seq, ..directive };
                 let Kind { mode, .. } = kind;
                 plan.set.push(Planned { key, limit: cold.limit, mode, directive });
             }
-            if delta == Counts::default() && hot.offered_micros == 0 && hot.sessions == 0 {
+            if moved == [0; 3] && hot.offered_micros == 0 && hot.sessions == 0 {
                 self.keys.deactivate(key);
             }
         }
@@ -97,6 +101,15 @@ impl Node {
         cold.cached = Some(Box::new(Cached { directive, expires, made, above: (0, 0) }));
         self.seq = self.seq.max(directive.seq);
         self.fan_out(key, to_all);
+    }
+
+    fn check_bounds(&mut self) {
+        let buckets = self.catalog.bucket_count();
+        let too_many_keys = self.keys.live() > self.limits.max_keys.saturating_add(2 * buckets);
+        if too_many_keys || self.children.len() > self.limits.max_sessions {
+            debug_assert!(false, "{}: more keys or sessions than allowed", Invariant::I9);
+            self.counters.broke(Invariant::I9);
+        }
     }
 
     fn rate_services(&mut self, elapsed: Duration) {

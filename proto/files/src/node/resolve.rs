@@ -94,8 +94,9 @@ impl Resolver<'_> {
         api_version(&fields, "apiVersion: sluicegate/v1", report);
         check_kind(kind, &fields, report);
         let Value::Map(entries) = &root.value else { return };
+        let settings = F::docs();
         for (key, _) in entries {
-            let Some(setting) = F::docs().into_iter().find(|d| d.name == key.text) else {
+            let Some(setting) = settings.iter().find(|d| d.name == key.text) else {
                 continue;
             };
             let Some(node) = fields.get(setting.name, &Trail::Top, report) else { continue };

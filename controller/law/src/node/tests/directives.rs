@@ -235,3 +235,39 @@ fn who_was_away_for_too_many_changes_gets_everything() {
     let sent = configurations(&mut n);
     assert!(sent[&1].full && sent[&1].version == 4999);
 }
+
+#[test]
+fn more_directives_than_a_message_holds_go_in_several() {
+    let mut limits = crate::Limits::for_aggregator();
+    limits.max_update_directives = 3;
+    let settings = super::settings(crate::node::Tier::Aggregator);
+    let mut n = Node::new(crate::node::Settings { limits, ..settings }, at(0));
+    let each = Bucket { per: Some(super::per(100)), ..bucket("b", Scope::Zone, rate(1)) };
+    n.configure(&configuration(1, vec![service("s", vec![each])]));
+    n.open(at(0), 1, hello()).expect("taken");
+    let names: Vec<_> = (0..8_u32).map(|i| (i, super::value("s", "b", &i.to_string()))).collect();
+    let entries: Vec<_> = (0..8).map(|i| entry(i, admitted(9), 9.0)).collect();
+    send(&mut n, at(1), 1, report(1, &names, &entries));
+    run(&mut n, at(1_000));
+    let sizes: Vec<usize> = drain(&mut n)
+        .into_iter()
+        .filter_map(|(_, down)| match down {
+            Down::Update(update) => Some(update.directives.len()),
+            Down::Configuration(_) => None,
+        })
+        .filter(|len| *len > 0)
+        .collect();
+    assert_eq!(sizes, [3, 3, 2]);
+}
+
+#[test]
+fn what_a_root_said_before_its_term_rose_is_told_under_the_new_one() {
+    let mut n = configured(vec![bucket("b", Scope::Zone, rate(10))]);
+    n.open(at(0), 1, hello()).expect("taken");
+    drive(&mut n, 1, "b", 30, 0..3);
+    n.raise(9, 2);
+    n.open(at(2_500), 2, hello()).expect("taken");
+    send(&mut n, at(2_500), 2, report(1, &[(0, whole("s", "b"))], &[entry(0, admitted(1), 1.0)]));
+    let all = told(&mut n);
+    assert_eq!(all.iter().map(|(id, _, d)| (*id, d.term)).collect::<Vec<_>>(), [(2, 9)]);
+}
