@@ -272,7 +272,11 @@ pub(crate) fn service(service: &Service) -> ServiceBuckets {
 }
 
 /// Nanoseconds of a number of seconds that was checked.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked, at most days")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked, at most days"
+)]
 pub(crate) fn nanos(seconds: f64) -> u64 {
     (seconds.max(0.0) * 1e9).round() as u64
 }

@@ -390,7 +390,8 @@ impl<'w, 'o, F: Fleet> World<'w, 'o, F> {
 
     fn change_limit(&mut self, fault: &Fault, begins: bool) {
         let s = self.setup.scenario;
-        let limit = if begins { fault.limit_rps } else { s.limit_of(&fault.service, &fault.bucket) };
+        let limit =
+            if begins { fault.limit_rps } else { s.limit_of(&fault.service, &fault.bucket) };
         let mut all = s.all_services();
         // Other changes in force stay so.
         for (written, now) in all.iter_mut().zip(&self.services) {

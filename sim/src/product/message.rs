@@ -7,7 +7,7 @@ use crate::trace::Trace;
 
 /// A message of the stream of that number.
 #[derive(Debug, Clone)]
-pub enum Message {
+pub(crate) enum Message {
     /// To the tier above.
     Up(u32, Up),
     /// To the tier below.

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use sluicegate_client_core::CoarseClock;
 use sluicegate_model::{Down, ServiceBuckets, Time, Up};
 
-pub use self::message::Message;
+pub(crate) use self::message::Message;
 use self::process::{Client, Parts, Timer};
 use self::stream::{KEEPALIVE_NS, Stream};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Traced};
 use crate::net::Net;
 use crate::node::NodeId;
 use crate::observe::{Ask, Fate, Inside, NodeChange, Verdict};
@@ -379,12 +379,7 @@ fn send_down(
 
 /// Reports and updates are what a bad link may lose, repeat and reorder: they are made for it. The
 /// rest stands for what a stream must bring whole and in order, or break.
-fn send(
-    net: &mut Net<'_, Message>,
-    fate: Fate,
-    (from, to): (NodeId, NodeId),
-    message: Message,
-) {
+fn send(net: &mut Net<'_, Message>, fate: Fate, (from, to): (NodeId, NodeId), message: Message) {
     if fate == Fate::Lose {
         return;
     }
@@ -471,13 +466,7 @@ impl Fleet for Product<'_> {
         client.decide(&self.parts, ask)
     }
 
-    fn message(
-        &mut self,
-        net: &mut Net<'_, Message>,
-        from: NodeId,
-        to: NodeId,
-        message: Message,
-    ) {
+    fn message(&mut self, net: &mut Net<'_, Message>, from: NodeId, to: NodeId, message: Message) {
         match message {
             Message::Up(number, up) => self.up(net, from, to, number, up),
             Message::Down(number, down) => self.down(net, to, number, down),

@@ -111,8 +111,7 @@ impl<'s> Parts<'s> {
         settings.max_identities = MAX_IDENTITIES;
         settings.max_waiting = MAX_WAITING;
         settings.max_values = MAX_VALUES;
-        let (limiter, agent) =
-            sluicegate_client_core::client(settings, clock.clone(), seed, now);
+        let (limiter, agent) = sluicegate_client_core::client(settings, clock.clone(), seed, now);
         let kinds = setup.workloads.iter().flat_map(|w| &w.kinds);
         let prepared = kinds.map(|kind| kind.with_request(|r: &Request<'_>| limiter.prepare(r)));
         let prepared = prepared.collect();

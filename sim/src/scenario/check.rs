@@ -123,7 +123,8 @@ impl Scenario {
         f.unless(!needs_load || loads.iter().any(|l| l.1.is_some()), prefix, || {
             "needs load_x or load_rps".into()
         });
-        let needs_from = matches!(w.shape, Shape::Step | Shape::Sine | Shape::OnOff | Shape::Bursts);
+        let needs_from =
+            matches!(w.shape, Shape::Step | Shape::Sine | Shape::OnOff | Shape::Bursts);
         f.unless(!needs_from || froms.iter().any(|l| l.1.is_some()), prefix, || {
             "needs from_x or from_rps: the load before the step, at the bottom of the wave, in \
              the off phase or between bursts"

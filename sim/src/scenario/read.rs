@@ -119,8 +119,7 @@ pub fn parse(path: &str, text: &str, settings: &[String]) -> Result<Scenario, Sc
 }
 
 fn lay_over(value: &mut Value, setting: &str) -> Result<Scenario, ScenarioError> {
-    let fail =
-        |message: String| ScenarioError::Setting { setting: setting.to_owned(), message };
+    let fail = |message: String| ScenarioError::Setting { setting: setting.to_owned(), message };
     let Some((path, given)) = setting.split_once('=') else {
         return Err(fail("write path=value, such as clients=100".into()));
     };

@@ -214,9 +214,9 @@ impl<'de> Deserialize<'de> for Which {
                 usize::try_from(one).map(Which::One).map_err(E::custom)
             }
             fn visit_i64<E: Error>(self, one: i64) -> Result<Which, E> {
-                usize::try_from(one).map(Which::One).map_err(|_| {
-                    E::custom(format!("{one} is not a number counted from 0"))
-                })
+                usize::try_from(one)
+                    .map(Which::One)
+                    .map_err(|_| E::custom(format!("{one} is not a number counted from 0")))
             }
         }
         deserializer.deserialize_any(AllOrOne)

@@ -14,7 +14,9 @@ const MAX_BINS: usize = 100_000_000;
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// It cannot be read.
-    #[error("{path}: {source}; set SLUICEGATE_DATA to the folder of the traces, or give a full path")]
+    #[error(
+        "{path}: {source}; set SLUICEGATE_DATA to the folder of the traces, or give a full path"
+    )]
     Read {
         /// The file.
         path: PathBuf,
@@ -40,7 +42,9 @@ pub enum TraceError {
         message: String,
     },
     /// Nobody says how wide its bins are.
-    #[error("{path}: the name does not end in the width of a bin, such as _100ms or _1s; give bin_ms")]
+    #[error(
+        "{path}: the name does not end in the width of a bin, such as _100ms or _1s; give bin_ms"
+    )]
     Bin {
         /// The file.
         path: PathBuf,
@@ -129,7 +133,11 @@ fn counts(text: &str, bin_s: f64) -> Result<Vec<u64>, (usize, String)> {
             .trim()
             .parse()
             .map_err(|_| (line_number, format!("{requests:?} is not a count")))?;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "compared next")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "compared next"
+        )]
         let bin = (at / bin_s + 0.5).max(0.0) as usize;
         if at < 0.0 || at.is_nan() || bin >= MAX_BINS {
             return Err((line_number, format!("{timestamp:?} is out of range")));

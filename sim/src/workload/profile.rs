@@ -22,9 +22,8 @@ impl Profile {
         limit_rps: Option<f64>,
         warmup: u64,
     ) -> Result<Self, TraceError> {
-        let rate = |x: Option<f64>, rps: Option<f64>| {
-            x.map(|x| x * limit_rps.unwrap_or(0.0)).or(rps)
-        };
+        let rate =
+            |x: Option<f64>, rps: Option<f64>| x.map(|x| x * limit_rps.unwrap_or(0.0)).or(rps);
         let load = rate(workload.load_x, workload.load_rps);
         let low = rate(workload.from_x, workload.from_rps).unwrap_or(0.0);
         let high = load.unwrap_or(0.0);

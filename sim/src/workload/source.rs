@@ -71,7 +71,11 @@ impl Source {
             #[expect(clippy::cast_precision_loss, reason = "half a nanosecond in a month")]
             let span = (until.min(end) - at) as f64;
             if rate * span >= wait {
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in span")]
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "in span"
+                )]
                 let passed = (wait / rate) as u64;
                 return at + passed;
             }
@@ -100,9 +104,9 @@ impl Source {
     /// Of which kind the request is.
     #[inline]
     pub(crate) fn kind(&mut self) -> u16 {
-        self.kinds.as_ref().map_or(0, |kinds| {
-            u16::try_from(kinds.draw(&mut self.rng)).unwrap_or(u16::MAX)
-        })
+        self.kinds
+            .as_ref()
+            .map_or(0, |kinds| u16::try_from(kinds.draw(&mut self.rng)).unwrap_or(u16::MAX))
     }
 
     /// How many requests come together.
