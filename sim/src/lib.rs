@@ -27,7 +27,9 @@ pub use law::{Law, UnknownLaw};
 pub use net::Net;
 pub use node::{Clock, NodeId, Topology};
 pub use observe::{Ask, BucketId, Fate, Inside, NodeChange, Observer, Verdict};
-pub use outcome::{BucketMeasures, BucketSeries, MessageSeries, Messages, Outcome, Series};
+pub use outcome::{
+    BucketMeasures, BucketSeries, Measure, MessageSeries, Messages, Outcome, Series,
+};
 pub use product::ClientClock;
 pub use random::{Rng, Weighted};
 pub use run::{Run, RunError, prepare, run, run_observed};

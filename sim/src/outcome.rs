@@ -1,6 +1,6 @@
 //! What a run comes to, in the shape that `--json` prints, and the curves behind it. Plain data.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a run comes to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -56,6 +56,77 @@ pub struct BucketMeasures {
     pub jain: Option<f64>,
 }
 
+/// One of the measures of a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each is the field of `BucketMeasures` of its name")]
+pub enum Measure {
+    CutMs,
+    BandMs,
+    PeakX,
+    Max1sX,
+    Min1sX,
+    VolLimitS,
+    WasteLimitS,
+    MeanX,
+    Sd100Pct,
+    Sd1sPct,
+    Jain,
+}
+
+impl Measure {
+    /// All of them, in the order of the fields.
+    pub const ALL: [Self; 11] = [
+        Self::CutMs,
+        Self::BandMs,
+        Self::PeakX,
+        Self::Max1sX,
+        Self::Min1sX,
+        Self::VolLimitS,
+        Self::WasteLimitS,
+        Self::MeanX,
+        Self::Sd100Pct,
+        Self::Sd1sPct,
+        Self::Jain,
+    ];
+
+    /// Its name: the field's.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CutMs => "cut_ms",
+            Self::BandMs => "band_ms",
+            Self::PeakX => "peak_x",
+            Self::Max1sX => "max1s_x",
+            Self::Min1sX => "min1s_x",
+            Self::VolLimitS => "vol_limit_s",
+            Self::WasteLimitS => "waste_limit_s",
+            Self::MeanX => "mean_x",
+            Self::Sd100Pct => "sd100_pct",
+            Self::Sd1sPct => "sd1s_pct",
+            Self::Jain => "jain",
+        }
+    }
+
+    /// Its value of a bucket.
+    #[must_use]
+    pub fn of(self, bucket: &BucketMeasures) -> Option<f64> {
+        match self {
+            Self::CutMs => bucket.cut_ms,
+            Self::BandMs => bucket.band_ms,
+            Self::PeakX => bucket.peak_x,
+            Self::Max1sX => bucket.max1s_x,
+            Self::Min1sX => bucket.min1s_x,
+            Self::VolLimitS => bucket.vol_limit_s,
+            Self::WasteLimitS => bucket.waste_limit_s,
+            Self::MeanX => bucket.mean_x,
+            Self::Sd100Pct => bucket.sd100_pct,
+            Self::Sd1sPct => bucket.sd1s_pct,
+            Self::Jain => bucket.jain,
+        }
+    }
+}
+
 /// How many messages were sent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Messages {
@@ -108,4 +179,39 @@ pub struct MessageSeries {
     pub rollup_per_s: Vec<f64>,
     /// From controllers.
     pub grant_per_s: Vec<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measure_is_the_field_of_its_name() {
+        for (place, measure) in Measure::ALL.into_iter().enumerate() {
+            let mut fields = serde_json::to_value(BucketMeasures::default()).expect("JSON");
+            let names: Vec<String> = fields.as_object().expect("fields").keys().cloned().collect();
+            assert!(names.contains(&measure.name().to_owned()), "{names:?}");
+            assert_eq!(names.len(), Measure::ALL.len() + 1);
+            fields[measure.name()] = place.into();
+            let text = serde_json::to_value(measure).expect("JSON");
+            assert_eq!(text, measure.name());
+            let bucket = BucketMeasures {
+                cut_ms: fields["cut_ms"].as_f64(),
+                band_ms: fields["band_ms"].as_f64(),
+                peak_x: fields["peak_x"].as_f64(),
+                max1s_x: fields["max1s_x"].as_f64(),
+                min1s_x: fields["min1s_x"].as_f64(),
+                vol_limit_s: fields["vol_limit_s"].as_f64(),
+                waste_limit_s: fields["waste_limit_s"].as_f64(),
+                mean_x: fields["mean_x"].as_f64(),
+                sd100_pct: fields["sd100_pct"].as_f64(),
+                sd1s_pct: fields["sd1s_pct"].as_f64(),
+                jain: fields["jain"].as_f64(),
+                bucket: String::new(),
+            };
+            let set: Vec<Measure> =
+                Measure::ALL.into_iter().filter(|m| m.of(&bucket).is_some()).collect();
+            assert_eq!(set, [measure]);
+        }
+    }
 }

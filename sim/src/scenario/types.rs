@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::values::{DelayMs, Switch, Which};
+use crate::outcome::Measure;
 
 /// A world, what is asked of it, and what goes wrong in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -17,6 +18,8 @@ pub struct Scenario {
     pub about: String,
     /// What is worth knowing of its conditions and results.
     pub notes: String,
+    /// The measures that tell most here, such as `cut_ms`; reports show them first.
+    pub measures: Vec<Measure>,
     /// How many clients. Client `i` is in zone `i mod zones`.
     pub clients: usize,
     /// How many zones, each with one aggregator.
@@ -59,6 +62,7 @@ impl Default for Scenario {
             name: "unnamed".into(),
             about: String::new(),
             notes: String::new(),
+            measures: Vec::new(),
             clients: 1000,
             zones: 6,
             regions: 1,
