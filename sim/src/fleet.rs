@@ -58,6 +58,9 @@ pub trait Fleet {
     /// The link from `node` to the tier above was just cut in at least one direction.
     fn link_cut(&mut self, _net: &mut Net<'_, Self::Message>, _node: NodeId) {}
 
+    /// The connection from `node` to the tier above just broke, and both ends know.
+    fn connection_broke(&mut self, _net: &mut Net<'_, Self::Message>, _node: NodeId) {}
+
     /// These are the buckets from now on; before the first start as well.
     fn configure(&mut self, net: &mut Net<'_, Self::Message>, services: &[Arc<ServiceBuckets>]);
 }

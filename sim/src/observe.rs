@@ -113,10 +113,15 @@ pub trait Observer {
         Fate::Send
     }
 
-    /// A message that was sent up arrived and is about to be handled.
-    fn up_arrived(&mut self, _at: u64, _from: NodeId, _message: &Up) {}
+    /// The node below opened a stream of that number; what it sends from now on goes through it.
+    fn opened(&mut self, _at: u64, _node: NodeId, _stream: u32) {}
 
-    /// A message that was sent down arrived and is about to be handled.
+    /// A message that was sent up through a stream which is open at the receiver arrived, and is
+    /// about to be handled.
+    fn up_arrived(&mut self, _at: u64, _from: NodeId, _stream: u32, _message: &Up) {}
+
+    /// A message that was sent down through the stream that is open arrived, and is about to be
+    /// handled.
     fn down_arrived(&mut self, _at: u64, _to: NodeId, _message: &Down) {}
 
     /// A node has handled a message or a timer; its messages were polled.

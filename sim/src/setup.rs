@@ -8,7 +8,7 @@ use sluicegate_model::{Limit, Match, Name, Pattern, Request, Rule, ServiceBucket
 
 use crate::node::Topology;
 use crate::observe::BucketId;
-use crate::scenario::{Bucket, Mode, OnControlLoss, Scenario, Scope, Service, Workload};
+use crate::scenario::{Bucket, Mode, OnControlLoss, Scenario, Scope, Select, Service, Workload};
 use crate::workload::{Profile, TraceError};
 
 /// A scenario, worked out.
@@ -195,7 +195,7 @@ impl Scenario {
         }
         let bucket =
             Bucket { limit_rps: Some(self.limit_rps), burst: self.burst, ..Bucket::default() };
-        vec![Service { service: "api".into(), buckets: vec![bucket] }]
+        vec![Service { service: "api".into(), buckets: vec![bucket], ..Service::default() }]
     }
 
     /// The limit that loads of a service are multiples of: its first bucket's that has one.
@@ -266,7 +266,10 @@ pub(crate) fn service(service: &Service) -> ServiceBuckets {
     ServiceBuckets {
         service: name(&service.service),
         owner: model::Owner::default(),
-        select: model::Select::All,
+        select: match service.select {
+            Select::All => model::Select::All,
+            Select::MostSpecific => model::Select::MostSpecific,
+        },
         buckets: service.buckets.iter().map(bucket).collect(),
     }
 }

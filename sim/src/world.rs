@@ -36,8 +36,10 @@ pub(crate) struct World<'w, 'o, F: Fleet> {
     net: Net<'o, F::Message>,
     fleet: F,
     sources: Vec<Source>,
-    /// What the buckets are now.
+    /// What the buckets are now, those of services that were taken out included.
     services: Vec<Arc<ServiceBuckets>>,
+    /// How many faults take each of them out.
+    removed: Vec<u32>,
     /// For what the world itself draws.
     rng: Rng,
 }
@@ -48,8 +50,9 @@ impl<'w, 'o, F: Fleet> World<'w, 'o, F> {
         let sources = setup.workloads.iter().zip(0..);
         let sources = sources.map(|(w, i)| Source::new(w, clients, setup.seed, i)).collect();
         let services = setup.services.clone();
+        let removed = vec![0; services.len()];
         let rng = Rng::new(setup.seed, 4 << 40);
-        Self { setup, net, fleet, sources, services, rng }
+        Self { setup, net, fleet, sources, services, removed, rng }
     }
 
     /// Runs to the end, and gives back what there is to read from.
@@ -296,6 +299,7 @@ impl<'w, 'o, F: Fleet> World<'w, 'o, F> {
     fn fault(&mut self, fault: &Fault, place: u32, begins: bool) {
         match fault.fault {
             FaultKind::Limit => return self.change_limit(fault, begins),
+            FaultKind::Remove => return self.remove(fault, begins),
             FaultKind::Load => {
                 let factor = if begins { fault.load_x } else { 1.0 / fault.load_x.max(1e-9) };
                 let topology = self.setup.topology;
@@ -315,13 +319,14 @@ impl<'w, 'o, F: Fleet> World<'w, 'o, F> {
                 }
                 return;
             }
-            FaultKind::Churn if !begins => return,
+            FaultKind::Churn | FaultKind::Break if !begins => return,
             FaultKind::Cut
             | FaultKind::Degrade
             | FaultKind::Crash
             | FaultKind::Pause
             | FaultKind::PauseAgent
             | FaultKind::Clock
+            | FaultKind::Break
             | FaultKind::Churn => {}
         }
         for node in self.nodes(fault) {
@@ -360,7 +365,8 @@ impl<'w, 'o, F: Fleet> World<'w, 'o, F> {
                 let at = self.net.now + self.rng.below(last);
                 self.net.heap.push(at, Event::Churn { client: node.0, begins: true });
             }
-            FaultKind::Limit | FaultKind::Load | FaultKind::OneClient => {}
+            FaultKind::Break => self.fleet.connection_broke(&mut self.net, node),
+            FaultKind::Limit | FaultKind::Remove | FaultKind::Load | FaultKind::OneClient => {}
         }
     }
 
@@ -410,6 +416,22 @@ impl<'w, 'o, F: Fleet> World<'w, 'o, F> {
             #[expect(clippy::cast_precision_loss, reason = "at most 10^12")]
             self.net.record.limit(self.net.now, id, limit.map(|l| l as f64));
         }
-        self.fleet.configure(&mut self.net, &self.services);
+        let in_force = self.in_force();
+        self.fleet.configure(&mut self.net, &in_force);
+    }
+
+    fn remove(&mut self, fault: &Fault, begins: bool) {
+        let named = self.services.iter().position(|s| s.service == fault.service[..]);
+        let Some(place) = named else { return };
+        let removed = &mut self.removed[place];
+        *removed = if begins { *removed + 1 } else { removed.saturating_sub(1) };
+        let in_force = self.in_force();
+        self.fleet.configure(&mut self.net, &in_force);
+    }
+
+    /// The services that are not taken out.
+    fn in_force(&self) -> Vec<Arc<ServiceBuckets>> {
+        let all = self.services.iter().zip(&self.removed);
+        all.filter(|(_, removed)| **removed == 0).map(|(service, _)| Arc::clone(service)).collect()
     }
 }

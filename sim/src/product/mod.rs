@@ -193,6 +193,9 @@ impl<'s> Product<'s> {
             return;
         }
         stream.open();
+        if let Some(observer) = &mut net.observer {
+            observer.opened(net.now, node, number);
+        }
         let now = net.local(node);
         let (tier, place) = net.topology().place(node);
         match tier {
@@ -268,9 +271,6 @@ impl<'s> Product<'s> {
 
     /// A message came up.
     fn up(&mut self, net: &mut Net<'_, Message>, child: NodeId, at: NodeId, number: u32, up: Up) {
-        if let Some(observer) = &mut net.observer {
-            observer.up_arrived(net.now, child, &up);
-        }
         let stream = &mut self.streams[child.0 as usize];
         let session = Stream::session(child, number);
         let now = net.local(at);
@@ -280,6 +280,9 @@ impl<'s> Product<'s> {
             return;
         }
         let is_first = stream.serve(number);
+        if let (Some(observer), true) = (&mut net.observer, is_first.is_some()) {
+            observer.up_arrived(net.now, child, number, &up);
+        }
         let handled = match (tier, is_first, up) {
             (_, None, _) => return,
             (Tier::Aggregator, Some(first), up) => {
@@ -490,13 +493,24 @@ impl Fleet for Product<'_> {
         net.set_timer(node, net.now() + KEEPALIVE_NS, Timer::Probe.code());
     }
 
+    fn connection_broke(&mut self, net: &mut Net<'_, Message>, node: NodeId) {
+        for number in self.streams[node.0 as usize].served() {
+            self.child_closed(net, node, number);
+        }
+        let number = self.streams[node.0 as usize].number();
+        self.closed(net, node, number);
+    }
+
     fn configure(&mut self, net: &mut Net<'_, Message>, services: &[Arc<ServiceBuckets>]) {
+        let gone = |s: &&Arc<ServiceBuckets>| services.iter().all(|n| n.service != s.service);
+        let removed: Vec<_> =
+            self.services.iter().filter(gone).map(|s| s.service.clone()).collect();
         self.services = services.to_vec();
         for region in 0..self.controllers.len() {
             let node = net.topology().controller(region);
             let now = net.local(node);
             let Some(controller) = &mut self.controllers[region] else { continue };
-            controller.handle_configuration(now, services.to_vec(), Vec::new());
+            controller.handle_configuration(now, services.to_vec(), removed.clone());
             if let Some(observer) = &mut net.observer {
                 observer.configured(net.now, node, services);
             }

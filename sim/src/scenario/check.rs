@@ -187,7 +187,8 @@ impl Scenario {
         f.within(fault.skew_ms, 0.0, 86_400_000.0, &field("skew_ms"));
         f.within(fault.drift_ppm, -100_000.0, 100_000.0, &field("drift_ppm"));
         f.within(fault.load_x, 0.0, 1e6, &field("load_x"));
-        let of_links = matches!(fault.fault, FaultKind::Cut | FaultKind::Degrade);
+        let of_links =
+            matches!(fault.fault, FaultKind::Cut | FaultKind::Degrade | FaultKind::Break);
         f.unless(!of_links || fault.tier != Tier::Controller, &field("tier"), || {
             "there is no link above a controller".into()
         });
@@ -198,6 +199,10 @@ impl Scenario {
         f.unless(!of_clients || fault.tier == Tier::Client, &field("tier"), || {
             "only clients have that".into()
         });
+        if fault.fault == FaultKind::Remove {
+            let known = self.all_services().iter().any(|s| s.service == fault.service);
+            f.unless(known, &field("service"), || format!("there is no {:?}", fault.service));
+        }
         if fault.fault == FaultKind::Limit {
             let known = self.limit_of(&fault.service, &fault.bucket).is_some();
             f.unless(known, &field("bucket"), || {

@@ -14,6 +14,6 @@ pub use check::Problem;
 pub use read::{LoadError, ScenarioError, load, parse};
 pub use types::{
     Bucket, Fault, FaultKind, Hops, Kind, Mode, OnControlLoss, Order, Retries, Scenario, Scope,
-    Service, Shape, Tier, Way, Workload,
+    Select, Service, Shape, Tier, Way, Workload,
 };
 pub use values::{DelayMs, InvalidDelay, Switch, Which};

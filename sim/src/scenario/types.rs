@@ -129,8 +129,21 @@ pub enum Order {
 pub struct Service {
     /// Its name.
     pub service: String,
+    /// Which of several buckets that match count a request.
+    #[serde(default)]
+    pub select: Select,
     /// Its buckets.
     pub buckets: Vec<Bucket>,
+}
+
+/// As the model's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "as the model's")]
+pub enum Select {
+    #[default]
+    All,
+    MostSpecific,
 }
 
 /// A bucket: the fields of the product's that matter here.
@@ -342,7 +355,7 @@ pub struct Fault {
     pub skew_ms: f64,
     /// `clock`: how much faster than true it runs from then on, in millionths.
     pub drift_ppm: f64,
-    /// `limit`: the service.
+    /// `limit` and `remove`: the service.
     pub service: String,
     /// `limit`: the bucket.
     pub bucket: String,
@@ -395,6 +408,10 @@ pub enum FaultKind {
     Clock,
     /// A bucket gets another limit.
     Limit,
+    /// A service is taken out of the configuration; it is back at the end of the fault.
+    Remove,
+    /// The connections to the tier above break, and both ends know at once.
+    Break,
     /// Some clients get more or less load.
     Load,
     /// All load moves to one client (the one in the middle by load, or `node`).
