@@ -173,3 +173,115 @@ fn jain(by_client: &[(u32, u32)]) -> Option<f64> {
     }
     (squares > 0.0).then(|| sum * sum / (count * squares))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A second has 1,000 of everything here: a limit of 1,000 is one a millisecond.
+    const LIMIT: f64 = 100_000.0;
+    const FLOW: u32 = 100;
+
+    fn counted(offered: Vec<u32>, admitted: Vec<u32>) -> Counted {
+        Counted { offered, admitted, by_client: vec![], limits: vec![(0, Some(LIMIT))] }
+    }
+
+    /// Pieces of so many milliseconds with so many requests each.
+    fn pieces(pieces: &[(usize, u32)]) -> Vec<u32> {
+        pieces.iter().flat_map(|(ms, count)| std::iter::repeat_n(*count, *ms)).collect()
+    }
+
+    fn close(value: Option<f64>, to: f64) {
+        let value = value.expect("a measure");
+        assert!((value - to).abs() < 1e-9, "{value} is not {to}");
+    }
+
+    #[test]
+    fn a_surge_that_is_cut_off() {
+        // From 1,000 ms on: 200 ms at 5 limits, 100 ms at 0, then the limit.
+        let admitted = pieces(&[(1000, FLOW / 2), (200, 5 * FLOW), (100, 0), (10_700, FLOW)]);
+        let m = measure("s/b", &counted(vec![5 * FLOW; 12_000], admitted), 1000);
+        // The first window of 50 ms at most 1.1 limits: 11 ms of the surge and 39 of the pause.
+        close(m.cut_ms, 190.0);
+        close(m.peak_x, 5.0);
+        // The worst second: 200 ms at 5, 100 at 0, 700 at 1.
+        close(m.max1s_x, 1.7);
+        // 200 ms at four limits too much.
+        close(m.vol_limit_s, 0.8);
+        close(m.waste_limit_s, 0.1);
+        close(m.mean_x, 1.0);
+        close(m.sd100_pct, 0.0);
+        close(m.sd1s_pct, 0.0);
+        // Of 300 ms, at most 15 ms of the pause are within 5 %: the pause ends at 300 ms.
+        close(m.band_ms, 290.0);
+        close(m.min1s_x, 1.0);
+        assert_eq!(m.jain, None);
+        assert_eq!(m.bucket, "s/b");
+    }
+
+    #[test]
+    fn what_is_never_reached_is_none() {
+        let m = measure("s/b", &counted(vec![500; 6000], vec![500; 6000]), 0);
+        assert_eq!((m.cut_ms, m.band_ms), (None, None));
+        close(m.vol_limit_s, 24.0);
+        close(m.mean_x, 5.0);
+    }
+
+    #[test]
+    fn service_that_comes_and_goes_varies() {
+        // Half a second at twice the limit, half a second at nothing.
+        let admitted = pieces(&[(500, 200), (500, 0)].repeat(20));
+        let m = measure("s/b", &counted(vec![400; 20_000], admitted), 0);
+        close(m.mean_x, 1.0);
+        close(m.sd100_pct, 100.0);
+        close(m.sd1s_pct, 0.0);
+        close(m.vol_limit_s, 0.5);
+        close(m.waste_limit_s, 5.0);
+        close(m.min1s_x, 1.0);
+        assert_eq!(m.band_ms, None);
+    }
+
+    #[test]
+    fn below_the_limit_the_target_is_what_was_offered() {
+        let m = measure("s/b", &counted(vec![50; 6000], vec![40; 6000]), 0);
+        close(m.min1s_x, 0.8);
+        close(m.waste_limit_s, 0.6);
+        assert_eq!(m.band_ms, None, "10 % of the limit short of what was offered");
+        close(m.cut_ms, 0.0);
+        close(m.vol_limit_s, 0.0);
+    }
+
+    #[test]
+    fn a_small_limit_is_cut_with_room_for_noise() {
+        let noisy = |count: u32| {
+            let mut c = counted(vec![count; 1000], vec![count; 1000]);
+            c.limits = vec![(0, Some(1000.0))];
+            measure("s/b", &c, 0).cut_ms
+        };
+        // 1,100 and three times the root of 20,000.
+        assert_eq!(noisy(1), Some(0.0));
+        assert_eq!(noisy(2), None);
+    }
+
+    #[test]
+    fn fairness_counts_busy_clients_only() {
+        close(jain(&[(100, 50), (40, 20), (29, 0)]), 1.0);
+        // Shares of 1 and 0: (1 + 0)^2 / (2 * 1).
+        close(jain(&[(100, 100), (100, 0)]), 0.5);
+        assert_eq!(jain(&[(100, 0)]), None);
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_measured_against_it() {
+        let mut c = counted(vec![1; 100], vec![1; 100]);
+        c.limits = vec![(0, None)];
+        let m = measure("s/b", &c, 0);
+        assert_eq!(m, BucketMeasures { bucket: "s/b".into(), ..BucketMeasures::default() });
+    }
+
+    #[test]
+    fn a_run_shorter_than_a_window_has_no_measure() {
+        let m = measure("s/b", &counted(vec![1; 30], vec![1; 30]), 0);
+        assert_eq!((m.cut_ms, m.peak_x, m.max1s_x, m.mean_x), (None, None, None, None));
+    }
+}

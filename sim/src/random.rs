@@ -153,7 +153,8 @@ mod tests {
         assert_eq!(drawn, PINNED);
     }
 
-    const PINNED: (u64, u64, u64, u32) = (0, 0, 0, 0);
+    const PINNED: (u64, u64, u64, u32) =
+        (171_571_878_645_065_808, 329, 4_607_748_888_486_769_138, 3);
 
     #[test]
     #[expect(clippy::cast_precision_loss, reason = "small")]

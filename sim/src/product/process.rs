@@ -110,7 +110,9 @@ impl<'s> Parts<'s> {
         settings.max_striped_keys = 0;
         settings.max_identities = MAX_IDENTITIES;
         settings.max_waiting = MAX_WAITING;
-        settings.max_values = MAX_VALUES;
+        // The agent looks through the whole table each time.
+        let counts_values = setup.services.iter().flat_map(|s| &s.buckets).any(|b| b.per.is_some());
+        settings.max_values = if counts_values { MAX_VALUES } else { MIN_VALUES };
         let (limiter, agent) = sluicegate_client_core::client(settings, clock.clone(), seed, now);
         let kinds = setup.workloads.iter().flat_map(|w| &w.kinds);
         let prepared = kinds.map(|kind| kind.with_request(|r: &Request<'_>| limiter.prepare(r)));
@@ -159,6 +161,7 @@ impl<'s> Parts<'s> {
 const MAX_IDENTITIES: usize = 64;
 const MAX_WAITING: usize = 64;
 const MAX_VALUES: usize = 4096;
+const MIN_VALUES: usize = 64;
 
 fn name(kind: &str, number: usize) -> Name {
     Name::new(&format!("{kind}-{number}")).expect("a short name without blanks")

@@ -30,4 +30,40 @@ macro_rules! embedded {
     };
 }
 
-const BUILTINS: &[Builtin] = embedded!["surge", "surge-high-limit"];
+const BUILTINS: &[Builtin] = embedded![
+    "surge",
+    "surge-high-limit",
+    "surge-from-quiet",
+    "sine",
+    "on-off",
+    "steady",
+    "batches",
+    "low-limit",
+    "retries",
+    "churn",
+    "loss",
+    "zone-cut",
+    "controller-down",
+    "aggregators-down",
+    "skew-move",
+    "short-bursts",
+    "zone-death",
+    "trace",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::parse;
+
+    #[test]
+    fn each_is_good_and_bears_its_name() {
+        for Builtin { name, text } in builtins() {
+            let scenario = parse(&format!("{name}.yaml"), text, &[]).expect("good");
+            assert_eq!(scenario.name, *name);
+            assert!(!scenario.about.is_empty(), "{name} says what it is about");
+        }
+        assert_eq!(builtin("surge").map(|b| b.name), Some("surge"));
+        assert_eq!(builtin("nothing"), None);
+    }
+}

@@ -22,6 +22,13 @@ enum Node {
 }
 
 impl Tree {
+    /// Reads a document.
+    pub(super) fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
+        // Only `true` and `false` are: an `y` or `on` is left to what the field makes of it.
+        let options = serde_saphyr::options! { strict_booleans: true };
+        serde_saphyr::from_str_with_options(text, options)
+    }
+
     /// Line and column of the field at `path` (`a.b[2].c`), or of the nearest field around it.
     pub(super) fn locate(&self, path: &str) -> (u64, u64) {
         let mut at = (self.at.line(), self.at.column());
@@ -167,7 +174,7 @@ mod tests {
     #[test]
     fn paths_are_located_and_set() {
         let text = "a: 1\nb:\n  c: [x, y]\n  d: {e: 2}\n";
-        let tree: Tree = serde_saphyr::from_str(text).expect("YAML");
+        let tree = Tree::parse(text).expect("YAML");
         assert_eq!(tree.locate("b.d.e"), (4, 7));
         assert_eq!(tree.locate("b.c[1]"), (3, 10));
         assert_eq!(tree.locate("b.nothing"), (2, 1), "the nearest around it");
