@@ -33,6 +33,7 @@ pub mod layer;
 mod limiter;
 #[cfg(feature = "prometheus")]
 pub mod metrics;
+mod pace;
 mod settings;
 mod status;
 

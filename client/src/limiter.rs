@@ -79,15 +79,47 @@ impl Limiter {
     }
 
     /// Decides several views of one request together: it passes only if all do, and one that is
-    /// refused charges none. `hits` holds how many hits each view counts for; 0 asks without
-    /// charging. `verdicts` is cleared, and gets one verdict a view.
+    /// refused charges none. A view with 0 `hits` asks without charging. `verdicts` is emptied and
+    /// gets one verdict a view; a view without hits of its own has 1.
+    ///
+    /// Views that charge do so with the same hits: if theirs differ, with the most of them. If a
+    /// view that only asks is refused, the others are neither charged nor counted.
     pub fn decide_each(
         &self,
         requests: &[Request<'_>],
         hits: &[u32],
         verdicts: &mut Vec<Verdict>,
     ) -> Outcome {
-        self.core.decide_each(requests, hits.iter().copied().max().unwrap_or(0), verdicts)
+        let of = |i: usize| hits.get(i).copied().unwrap_or(1);
+        let most = (0..requests.len()).map(of).max().unwrap_or(1);
+        if most == 0 || (0..requests.len()).all(|i| of(i) > 0) {
+            return self.core.decide_each(requests, most, verdicts);
+        }
+        self.decide_and_ask(requests, of, most, verdicts)
+    }
+
+    #[cold]
+    fn decide_and_ask(
+        &self,
+        requests: &[Request<'_>],
+        hits: impl Fn(usize) -> u32,
+        most: u32,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Outcome {
+        let part = |asking: bool| {
+            let numbered = requests.iter().enumerate();
+            numbered.filter(|(i, _)| (hits(*i) == 0) == asking).map(|(_, r)| *r).collect()
+        };
+        let (asking, charging): (Vec<Request<'_>>, Vec<Request<'_>>) = (part(true), part(false));
+        let (mut asked, mut charged) = (Vec::new(), Vec::new());
+        let answer = self.core.decide_each(&asking, 0, &mut asked);
+        let most = if answer.is_admitted() { most } else { 0 };
+        let outcome = self.core.decide_each(&charging, most, &mut charged);
+        let (mut asked, mut charged) = (asked.into_iter(), charged.into_iter());
+        verdicts.clear();
+        let of = |i| if hits(i) == 0 { asked.next() } else { charged.next() };
+        verdicts.extend((0..requests.len()).filter_map(of));
+        if answer.is_admitted() { outcome } else { answer }
     }
 
     /// Looks up once which buckets count `request`.

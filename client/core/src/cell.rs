@@ -59,8 +59,8 @@ pub(crate) struct CountCell {
     drawn: AtomicU64,
     /// Owned: how many units were passed. Shared: units due and not passed yet, as a signed number.
     passed: AtomicU32,
-    /// Makes the thresholds of this cell its own.
-    seed: u32,
+    /// Four bytes that alignment would waste: a slot keeps its service's place here.
+    pub(crate) beside: AtomicU32,
     admitted: AtomicU64,
     alone: AtomicU64,
     blocked: AtomicU64,
@@ -69,20 +69,20 @@ pub(crate) struct CountCell {
 }
 
 impl CountCell {
-    /// An owned cell. `random` sets the thresholds and where in a unit the drawing starts.
+    /// An owned cell. `random` sets in which unit the drawing starts, and where in it: so no two
+    /// cells have the same thresholds before them.
     pub(crate) fn owned(random: u64) -> Self {
         let cell = Self::shared(random);
-        cell.passed.store(cell.due(cell.drawn.load(Ordering::Relaxed)), Ordering::Relaxed);
+        cell.passed.store(due(random), Ordering::Relaxed);
         cell
     }
 
     /// A shared cell.
-    #[expect(clippy::cast_possible_truncation, reason = "the halves of a random number")]
     pub(crate) fn shared(random: u64) -> Self {
         Self {
-            drawn: AtomicU64::new(random >> 32),
+            drawn: AtomicU64::new(random),
             passed: AtomicU32::new(0),
-            seed: random as u32,
+            beside: AtomicU32::new(0),
             admitted: AtomicU64::new(0),
             alone: AtomicU64::new(0),
             blocked: AtomicU64::new(0),
@@ -90,24 +90,14 @@ impl CountCell {
         }
     }
 
-    /// How many units are due when `drawn` is: each whole one, and the one under way as soon as its
-    /// fraction exceeds the unit's own threshold. So within any run of units the number due is the
-    /// exact share, but no two cells pass in step.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the halves of one word, on purpose")]
-    fn due(&self, drawn: u64) -> u32 {
-        let unit = (drawn >> 32) as u32;
-        unit.wrapping_add(u32::from(drawn as u32 > threshold(self.seed, unit)))
-    }
-
     /// Draws for `hits` on an owned cell: whether they pass, whole or not at all.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn draw_owned(&self, ratio: u32, hits: u32) -> bool {
         let drawn =
             self.drawn.load(Ordering::Relaxed).wrapping_add(u64::from(ratio) * u64::from(hits));
         self.drawn.store(drawn, Ordering::Relaxed);
         let passed = self.passed.load(Ordering::Relaxed);
-        let pass = self.due(drawn).wrapping_sub(passed).cast_signed() > 0;
+        let pass = due(drawn).wrapping_sub(passed).cast_signed() > 0;
         // Without a branch: whether it passes is the one thing here that no predictor can know.
         let taken = if pass { hits } else { 0 };
         self.passed.store(passed.wrapping_add(taken), Ordering::Relaxed);
@@ -120,7 +110,7 @@ impl CountCell {
     pub(crate) fn draw_shared(&self, ratio: u32, hits: u32) -> bool {
         let step = u64::from(ratio) * u64::from(hits);
         let before = self.drawn.fetch_add(step, Ordering::Relaxed);
-        let now_due = self.due(before.wrapping_add(step)).wrapping_sub(self.due(before));
+        let now_due = due(before.wrapping_add(step)).wrapping_sub(due(before));
         let owed = self.passed.load(Ordering::Relaxed);
         let pass = owed.wrapping_add(now_due).cast_signed() > 0;
         let change = now_due.wrapping_sub(if pass { hits } else { 0 });
@@ -133,25 +123,25 @@ impl CountCell {
     /// Whether one hit would pass, without drawing.
     pub(crate) fn would_pass(&self, ratio: u32, owned: bool) -> bool {
         let before = self.drawn.load(Ordering::Relaxed);
-        let after = self.due(before.wrapping_add(u64::from(ratio)));
+        let after = due(before.wrapping_add(u64::from(ratio)));
         let passed = self.passed.load(Ordering::Relaxed);
         let owed = if owned {
             after.wrapping_sub(passed)
         } else {
-            after.wrapping_sub(self.due(before)).wrapping_add(passed)
+            after.wrapping_sub(due(before)).wrapping_add(passed)
         };
         owed.cast_signed() > 0
     }
 
     /// Whether the cap leaves room for `hits`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_budget(&self, hits: u32) -> bool {
         let after = self.admitted.load(Ordering::Relaxed).wrapping_add(u64::from(hits));
         after <= self.budget.load(Ordering::Relaxed)
     }
 
     /// Counts on an owned cell.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count_owned(&self, tally: Tally, hits: u32) {
         let count = self.of(tally);
         let sum = count.load(Ordering::Relaxed).wrapping_add(u64::from(hits));
@@ -198,12 +188,22 @@ impl CountCell {
     }
 }
 
-/// A 32-bit hash of the seed and a unit. The second multiplication matters: after one, the
-/// thresholds of all cells still move in step from unit to unit.
-#[inline]
+/// How many units are due when the ratios drawn add up to `drawn`: each whole one, and the one under
+/// way as soon as its fraction exceeds the unit's own threshold. So within any run of units the
+/// number due is the exact share, but no two cells pass in step.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the halves of one word, on purpose")]
+fn due(drawn: u64) -> u32 {
+    let unit = (drawn >> 32) as u32;
+    unit.wrapping_add(u32::from(drawn as u32 > threshold(unit)))
+}
+
+/// A 32-bit hash of a unit. The second multiplication matters: after one, the thresholds of all
+/// cells still move in step from unit to unit.
+#[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "the high half is the hash")]
-fn threshold(seed: u32, unit: u32) -> u32 {
-    let x = u64::from(unit ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+fn threshold(unit: u32) -> u32 {
+    let x = u64::from(unit).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32
 }
 
@@ -219,7 +219,8 @@ mod tests {
     fn the_long_run_share_is_exact_within_two_requests() {
         for (i, share) in [0.0, 0.001, 0.3, 0.5, 2.0 / 3.0, 0.999].into_iter().enumerate() {
             let n = 100_000;
-            let (owned, shared) = (CountCell::owned(77 << 30 | i as u64), CountCell::shared(99));
+            let (owned, shared) =
+                (CountCell::owned(crate::hash::mix(i as u64)), CountCell::shared(99));
             let passed = (0..n).filter(|_| owned.draw_owned(ratio(share), 1)).count();
             assert!((passed as f64 - n as f64 * share).abs() <= 2.0, "owned {share}: {passed}");
             let passed = (0..n).filter(|_| shared.draw_shared(ratio(share), 1)).count();

@@ -4,16 +4,18 @@
 //! nearly every request is, and what the instruction budget is about. Everything else goes through
 //! `joint`, which handles any number of slots in blocks, on the stack.
 
+use std::sync::Arc;
+
 use sluicegate_model::{Per, Request};
 
 use crate::cell::{ALL, CountCell, Tally};
 use crate::matcher::{Candidate, Counted, Dimensions, Resolved, ServicePlan};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
-use crate::slot::{ServiceSlot, Slot};
+use crate::slot::{RuleSlot, ServiceSlot, Slot};
 use crate::stripe;
 use crate::sync::Ordering;
-use crate::values::{PerBucket, Query};
+use crate::values::{PerBucket, Query, find_single};
 use crate::{CoarseClock, Limiter};
 
 /// Slots that one frame of `joint` holds.
@@ -143,7 +145,7 @@ impl<C: CoarseClock> Decider<'_, C> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn by_several<D: Dimensions>(
         self,
         plan: &Plan,
@@ -151,6 +153,12 @@ impl<C: CoarseClock> Decider<'_, C> {
         request: &D,
         hits: u32,
     ) -> Outcome {
+        if let Some(per) = &resolved.each {
+            return match self.value_slot(plan, per, request) {
+                Some(slot) => self.shared_one(slot, resolved, hits),
+                None => self.none(resolved, hits),
+            };
+        }
         if resolved.groups.is_empty() {
             return self.by_fixed(resolved, hits);
         }
@@ -171,12 +179,20 @@ impl<C: CoarseClock> Decider<'_, C> {
         match &*resolved.fixed {
             [] => self.none(resolved, hits),
             [one] => self.one(&one.slot, resolved, hits),
-            [a, b] => self.few([&a.slot, &b.slot], resolved.service.as_deref(), hits),
-            [a, b, c] => {
-                let service = resolved.service.as_deref();
-                self.few([&a.slot, &b.slot, &c.slot], service, hits)
-            }
+            [_, _] | [_, _, _] => self.by_few(resolved, hits),
             many => self.joined(many.iter().map(|r| &r.slot), resolved.service.as_deref(), hits),
+        }
+    }
+
+    #[inline(never)]
+    fn by_few(self, resolved: &Resolved, hits: u32) -> Outcome {
+        let rules = &*resolved.fixed;
+        if let Ok(three) = <&[Arc<RuleSlot>; 3]>::try_from(rules) {
+            self.few(three, resolved, hits)
+        } else if let Ok(two) = <&[Arc<RuleSlot>; 2]>::try_from(rules) {
+            self.few(two, resolved, hits)
+        } else {
+            self.joined(rules.iter().map(|r| &r.slot), resolved.service.as_deref(), hits)
         }
     }
 
@@ -306,9 +322,28 @@ impl<C: CoarseClock> Decider<'_, C> {
         per: &'p PerBucket,
         request: &D,
     ) -> Option<&'p Slot> {
+        if let [only] = &*per.dimensions {
+            let value = request.dimension(only)?;
+            if let Some(number) = find_single(&plan.values, &plan.hasher, per.number, value)
+                && let Some(slot) = plan.arena.touch(number)
+            {
+                return Some(slot);
+            }
+        }
+        self.slot_of_values(plan, per, request)
+    }
+
+    /// For several dimensions, or a value without a key.
+    #[inline(never)]
+    fn slot_of_values<'p, D: Dimensions>(
+        self,
+        plan: &'p Plan,
+        per: &'p PerBucket,
+        request: &D,
+    ) -> Option<&'p Slot> {
         let mut parts = [""; Per::MAX_DIMENSIONS];
-        for (part, name) in parts.iter_mut().zip(&per.dimensions) {
-            *part = request.dimension(name.as_str())?;
+        for (part, dimension) in parts.iter_mut().zip(&per.dimensions) {
+            *part = request.dimension(dimension)?;
         }
         let query = Query::new(&plan.hasher, per.number, parts, per.dimensions.len());
         if let Some(query) = &query
@@ -337,7 +372,7 @@ impl<C: CoarseClock> Decider<'_, C> {
     /// The cell that this thread counts a slot on.
     #[inline]
     pub(crate) fn at<'p>(self, slot: &'p Slot) -> At<'p> {
-        match stripe::own_cell(&self.limiter.shared().stripes, slot.route().key()) {
+        match stripe::own_cell(&self.limiter.shared().stripes, slot.place()) {
             Some(cell) => At { slot, cell, owned: true },
             None => At { slot, cell: &slot.shared, owned: false },
         }
@@ -379,7 +414,7 @@ impl<C: CoarseClock> Decider<'_, C> {
     /// Whether a drop by the ratio is an admit, because the agent is dead.
     #[inline(always)]
     pub(crate) fn is_forgiven(self, slot: &Slot) -> bool {
-        slot.flags().ask_clock() && self.limiter.shared().is_stale(self.limiter.now())
+        slot.flags().asks_clock() && self.limiter.now() > self.limiter.shared().stale_at()
     }
 }
 

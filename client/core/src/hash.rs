@@ -19,14 +19,15 @@ impl Hasher {
 
     /// Of several texts. `shape` must tell their lengths, so that moving a byte from one text to
     /// the next changes the hash.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hash<'a>(&self, shape: u64, texts: impl IntoIterator<Item = &'a str>) -> u64 {
-        // Multiplied in, not only mixed in: or else a length and a byte could make up for each other.
-        let mut h = fold(self.start ^ shape, self.key);
+        let mut h = self.start;
         for text in texts {
             h = self.absorb(h, text.as_bytes());
         }
-        fold(h ^ K1, self.key)
+        // Last, when `h` depends on the seeds in all its bits: earlier, a length and a byte could make
+        // up for each other.
+        fold(h ^ shape, self.key)
     }
 
     #[inline(always)]

@@ -276,7 +276,7 @@ impl Keeper {
         let Some(slot) = self.slot(key) else { return };
         let allowance = allowance.filter(|_| slot.flags().mode() != Mode::Observe);
         slot.shared.set_budget(allowance);
-        self.shared.stripes.set_budget(slot.route().key(), allowance);
+        self.shared.stripes.set_budget(slot.place(), allowance);
     }
 
     /// What the hot path does with this key's drops when the agent is dead; at first as
@@ -291,7 +291,7 @@ impl Keeper {
     /// 1,000 requests a second and more. Whether it does: false if the bound is reached.
     pub fn promote(&mut self, key: KeyHandle) -> bool {
         let Some(slot) = self.slot(key) else { return false };
-        if slot.route().own_place().is_some() {
+        if slot.own_place().is_some() {
             return true;
         }
         let Some((of, _, false)) = self.origin(key) else { return false };
@@ -453,7 +453,7 @@ fn reassign(slot: &Slot, fold: &mut Fold, stripes: &Stripes, flags: Flags) {
         if starts_anew || flags.mode() == Mode::Observe {
             slot.set_ratio(ALL);
             slot.shared.set_budget(None);
-            stripes.set_budget(slot.route().key(), None);
+            stripes.set_budget(slot.place(), None);
         }
         slot.set_flags(flags);
     }
@@ -461,7 +461,7 @@ fn reassign(slot: &Slot, fold: &mut Fold, stripes: &Stripes, flags: Flags) {
 
 fn raw_of(slot: &Slot, stripes: &Stripes) -> Raw {
     let mut raw = slot.shared.read();
-    raw.add(stripes.sum(slot.route().key()));
+    raw.add(stripes.sum(slot.place()));
     raw
 }
 

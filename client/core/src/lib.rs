@@ -25,7 +25,7 @@ mod values;
 mod waiting;
 
 pub use agent::{
-    Agent, AgentCounters, Counter, MAX_IDS, MAX_LEAVING_KEYS, MAX_REPORT_ENTRIES,
+    Agent, AgentCounters, Counter, MAX_ENTRIES_UNACKNOWLEDGED, MAX_IDS, MAX_LEAVING_KEYS, MAX_REPORT_ENTRIES,
     MAX_REPORT_NAME_BYTES, MAX_REPORTS_UNACKNOWLEDGED, MAX_SERVICES,
 };
 pub use keeper::{Keeper, KeyEvent, KeyHandle, StalePolicy};

@@ -199,34 +199,36 @@ impl<C: CoarseClock> Prepared<C> {
 
     #[inline(always)]
     fn hits(&self, hits: u32) -> Outcome {
-        let (first, decider) = (&self.first, self.limiter.decider());
-        if first.rules == self.limiter.shared.rules() {
-            if let Some(one) = &first.one {
-                return decider.one(&one.slot, &first.resolved, hits);
-            }
-            if let [a, b, c] = &*first.several {
-                let service = first.resolved.service.as_deref();
-                return decider.few([&a.slot, &b.slot, &c.slot], service, hits);
-            }
+        let first = &self.first;
+        if first.rules != self.limiter.shared.rules() {
+            return self.looked_up_anew(hits);
         }
-        self.by_others(hits)
+        match &first.one {
+            Some(one) => self.limiter.decider().one(&one.slot, &first.resolved, hits),
+            None => self.by_several(hits),
+        }
     }
 
-    /// More slots than one, or looked up anew.
+    /// Kept apart: what it needs of the stack is not to be paid for by those with one slot.
     #[inline(never)]
-    fn by_others(&self, hits: u32) -> Outcome {
-        let rules = self.limiter.shared.rules();
-        if self.first.rules == rules {
-            return self.by_state(&self.first, hits);
+    fn by_several(&self, hits: u32) -> Outcome {
+        let first = &self.first;
+        if let Ok(three) = <&[Arc<RuleSlot>; 3]>::try_from(&*first.several) {
+            return self.limiter.decider().few(three, &first.resolved, hits);
         }
-        if self.later.borrow().rules != rules {
+        self.by_state(first, hits)
+    }
+
+    #[inline(never)]
+    fn looked_up_anew(&self, hits: u32) -> Outcome {
+        if self.later.borrow().rules != self.limiter.shared.rules() {
             let state = look_up(&self.limiter, &self.request);
             self.later.replace(state);
         }
         self.by_state(&self.later.borrow(), hits)
     }
 
-    #[inline]
+    #[inline(never)]
     fn by_state(&self, state: &State, hits: u32) -> Outcome {
         let decider = self.limiter.decider();
         if state.resolved.groups.is_empty() {
@@ -284,11 +286,15 @@ impl Owned {
 }
 
 impl Dimensions for Owned {
-    fn dimension(&self, name: &str) -> Option<&str> {
-        match name {
-            "caller" => Some(&*self.caller).filter(|v| !v.is_empty()),
-            "procedure" => Some(&*self.procedure).filter(|v| !v.is_empty()),
-            _ => self.dimensions.iter().find(|(n, _)| **n == *name).map(|(_, v)| &**v),
-        }
+    fn caller(&self) -> &str {
+        &self.caller
+    }
+
+    fn procedure(&self) -> &str {
+        &self.procedure
+    }
+
+    fn named(&self, name: &str) -> Option<&str> {
+        self.dimensions.iter().find(|(n, _)| **n == *name).map(|(_, v)| &**v)
     }
 }

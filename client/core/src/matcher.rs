@@ -9,6 +9,7 @@ use sluicegate_model::{
     Bucket, Match, Name, Pattern, Patterns, Request, Scope, Select, ServiceBuckets, Specificity,
 };
 
+use crate::hash::same;
 use crate::slot::{RuleSlot, ServiceSlot};
 use crate::values::PerBucket;
 
@@ -33,13 +34,52 @@ pub(crate) struct ServicePlan {
 
 /// What a request shows beside its service: borrowed from the request, or owned by a handle.
 pub(crate) trait Dimensions {
-    fn dimension(&self, name: &str) -> Option<&str>;
+    fn caller(&self) -> &str;
+    fn procedure(&self) -> &str;
+    /// One that is not built in.
+    fn named(&self, name: &str) -> Option<&str>;
+
+    #[inline]
+    fn dimension(&self, dimension: &Dimension) -> Option<&str> {
+        match dimension {
+            Dimension::Named(name) => self.named(name.as_str()),
+            Dimension::Caller => Some(self.caller()).filter(|v| !v.is_empty()),
+            Dimension::Procedure => Some(self.procedure()).filter(|v| !v.is_empty()),
+        }
+    }
 }
 
 impl Dimensions for Request<'_> {
-    #[inline]
-    fn dimension(&self, name: &str) -> Option<&str> {
-        Request::dimension(self, name)
+    fn caller(&self) -> &str {
+        self.caller
+    }
+
+    fn procedure(&self) -> &str {
+        self.procedure
+    }
+
+    #[inline(always)]
+    fn named(&self, name: &str) -> Option<&str> {
+        let is = |n: &str| n.len() == name.len() && same(n.as_bytes(), name.as_bytes());
+        self.dimensions.iter().find(|(n, _)| is(n)).map(|(_, v)| *v)
+    }
+}
+
+/// A dimension, told apart beforehand so that no request compares its name with the built-in ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Dimension {
+    Caller,
+    Procedure,
+    Named(Name),
+}
+
+impl Dimension {
+    pub(crate) fn new(name: &Name) -> Self {
+        match name.as_str() {
+            "caller" => Self::Caller,
+            "procedure" => Self::Procedure,
+            _ => Self::Named(name.clone()),
+        }
     }
 }
 
@@ -50,6 +90,8 @@ pub(crate) struct Resolved {
     pub(crate) service: Option<Arc<ServiceSlot>>,
     /// The slot, if there is exactly one and nothing to ask.
     pub(crate) one: Option<Arc<RuleSlot>>,
+    /// The bucket, if there is exactly one and its values are all there is to look up.
+    pub(crate) each: Option<Arc<PerBucket>>,
     /// Slots that count whatever the dimensions are.
     pub(crate) fixed: Box<[Arc<RuleSlot>]>,
     /// Of each group the first candidate that fits the dimensions counts, if any does.
@@ -59,8 +101,8 @@ pub(crate) struct Resolved {
 /// A bucket whose caller and procedure fit, with what is left to ask.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    on: Box<[(Name, Patterns)]>,
-    not: Box<[Box<[(Name, Patterns)]>]>,
+    on: Box<[(Dimension, Patterns)]>,
+    not: Box<[Box<[(Dimension, Patterns)]>]>,
     pub(crate) counted: Counted,
 }
 
@@ -75,8 +117,8 @@ impl Candidate {
     }
 }
 
-fn all_fit<D: Dimensions>(conditions: &[(Name, Patterns)], request: &D) -> bool {
-    conditions.iter().all(|(name, patterns)| fits(patterns, request.dimension(name.as_str())))
+fn all_fit<D: Dimensions>(conditions: &[(Dimension, Patterns)], request: &D) -> bool {
+    conditions.iter().all(|(name, patterns)| fits(patterns, request.dimension(name)))
 }
 
 fn fits(patterns: &Patterns, value: Option<&str>) -> bool {
@@ -128,7 +170,9 @@ impl ServicePlan {
     fn fits(&self, place: usize, request: &Request<'_>) -> bool {
         self.of.buckets.get(place).is_some_and(|b| {
             b.rule.fits(request)
-                && per_dimensions(b).iter().all(|d| request.dimension(d.as_str()).is_some())
+                && per_dimensions(b)
+                    .iter()
+                    .all(|d| Request::dimension(request, d.as_str()).is_some())
         })
     }
 
@@ -159,9 +203,21 @@ impl ServicePlan {
             }
         }
         let one = if open.is_empty() && fixed.len() == 1 { fixed.first().cloned() } else { None };
+        let each = match (&*fixed, &*open) {
+            ([], [group]) => match &**group {
+                [Candidate { on, not, counted: Counted::Each(per) }]
+                    if on.is_empty() && not.is_empty() =>
+                {
+                    Some(per.clone())
+                }
+                _ => None,
+            },
+            _ => None,
+        };
         Resolved {
             service: Some(self.slot.clone()),
             one,
+            each,
             fixed: fixed.into_boxed_slice(),
             groups: open.into_boxed_slice(),
         }
@@ -211,11 +267,11 @@ impl ServicePlan {
 }
 
 /// The conditions of `of` on dimensions, or `None` if caller or procedure do not fit.
-fn left_to_ask(of: &Match, request: &Request<'_>) -> Option<Box<[(Name, Patterns)]>> {
+fn left_to_ask(of: &Match, request: &Request<'_>) -> Option<Box<[(Dimension, Patterns)]>> {
     let fit = fits(&of.caller, Request::dimension(request, "caller"))
         && fits(&of.procedure, Request::dimension(request, "procedure"));
     let conditions = of.dimensions.iter().filter(|(_, p)| !p.is_empty());
-    fit.then(|| conditions.map(|(n, p)| (n.clone(), p.clone())).collect())
+    fit.then(|| conditions.map(|(n, p)| (Dimension::new(n), p.clone())).collect())
 }
 
 pub(crate) fn per_dimensions(bucket: &Bucket) -> &[Name] {

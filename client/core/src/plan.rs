@@ -23,8 +23,6 @@ use crate::waiting::WaitingRoom;
 const MAX_PINNED: usize = 8;
 /// A cap that was not refilled for so long is not obeyed: the agent is late, not the traffic heavy.
 const LATE_REFILL_NS: u64 = 50_000_000;
-/// Bits for the length of each part in the shape of an identity.
-const LENGTH_BITS: u32 = 21;
 
 /// Everything a decision looks up. Immutable but for the tables, which the keeper fills in place.
 #[derive(Debug)]
@@ -61,8 +59,7 @@ impl Plan {
 
     #[inline(always)]
     pub(crate) fn identity(&self, hash: u64, request: &Request<'_>) -> Option<&Identity> {
-        let shape = identity_shape(request);
-        self.identities.find(hash, |e| e.is(shape, request)).map(|(_, e)| e)
+        self.identities.find(hash, |e| e.is(request)).map(|(_, e)| e)
     }
 
     /// What an identity comes down to, worked out anew.
@@ -73,55 +70,49 @@ impl Plan {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn identity_shape(request: &Request<'_>) -> u64 {
     let len = |text: &str| text.len() as u64;
-    len(request.service)
-        | len(request.caller) << LENGTH_BITS
-        | len(request.procedure) << (2 * LENGTH_BITS)
+    len(request.service) ^ len(request.caller) << 21 ^ len(request.procedure) << 42
 }
 
 /// A known combination of service, caller and procedure.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
-    shape: u64,
-    text: Box<[u8]>,
+    service: Box<str>,
+    caller: Box<str>,
+    procedure: Box<str>,
     pub(crate) resolved: Arc<Resolved>,
 }
 
 impl Identity {
     pub(crate) fn new(request: &Request<'_>, resolved: Arc<Resolved>) -> Self {
-        let text = [request.service, request.caller, request.procedure].concat();
-        Self { shape: identity_shape(request), text: text.into_bytes().into(), resolved }
-    }
-
-    /// Whether this is the request's. Longer texts than a shape can tell are never found: what is
-    /// stored is far shorter, so the split fails.
-    #[inline(always)]
-    fn is(&self, shape: u64, request: &Request<'_>) -> bool {
-        if self.shape != shape {
-            return false;
+        Self {
+            service: request.service.into(),
+            caller: request.caller.into(),
+            procedure: request.procedure.into(),
+            resolved,
         }
-        let Some((service, rest)) = self.text.split_at_checked(request.service.len()) else {
-            return false;
-        };
-        let Some((caller, rest)) = rest.split_at_checked(request.caller.len()) else {
-            return false;
-        };
-        rest.len() == request.procedure.len()
-            && same(service, request.service.as_bytes())
-            && same(caller, request.caller.as_bytes())
-            && same(rest, request.procedure.as_bytes())
     }
 
-    /// The texts again: service, caller, procedure.
-    pub(crate) fn texts(&self) -> Option<[&str; 3]> {
-        let mask = (1 << LENGTH_BITS) - 1;
-        let len = |i: u32| usize::try_from(self.shape >> (i * LENGTH_BITS) & mask).ok();
-        let (service, rest) = self.text.split_at_checked(len(0)?)?;
-        let (caller, procedure) = rest.split_at_checked(len(1)?)?;
-        let text = |bytes| std::str::from_utf8(bytes).ok();
-        Some([text(service)?, text(caller)?, text(procedure)?])
+    #[inline(always)]
+    fn is(&self, request: &Request<'_>) -> bool {
+        self.service.len() == request.service.len()
+            && self.caller.len() == request.caller.len()
+            && self.procedure.len() == request.procedure.len()
+            && same(self.service.as_bytes(), request.service.as_bytes())
+            && same(self.caller.as_bytes(), request.caller.as_bytes())
+            && same(self.procedure.as_bytes(), request.procedure.as_bytes())
+    }
+
+    /// The request that it was made of, without dimensions.
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request {
+            service: &self.service,
+            caller: &self.caller,
+            procedure: &self.procedure,
+            dimensions: &[],
+        }
     }
 }
 
@@ -221,10 +212,10 @@ impl Shared {
         beat.stale_at.store(at.saturating_add(self.stale_after_ns), Ordering::Release);
     }
 
-    /// Whether the agent is as good as dead.
+    /// From when on the agent is as good as dead.
     #[inline]
-    pub(crate) fn is_stale(&self, now: Time) -> bool {
-        now.as_nanos() > self.beat.0.stale_at.load(Ordering::Relaxed)
+    pub(crate) fn stale_at(&self) -> Time {
+        Time::from_nanos(self.beat.0.stale_at.load(Ordering::Relaxed))
     }
 
     /// Whether the budgets should have been refilled.

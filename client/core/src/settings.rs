@@ -45,7 +45,7 @@ pub struct Settings {
     /// The most threads with counters of their own; further ones share. 0 for a limiter that only
     /// ever uses shared counters and no thread-local state for them (a simulator's).
     pub max_stripes: usize,
-    /// The most keys and services, together, that threads count apart; at most 2^15 - 1.
+    /// The most keys and services, together, that threads count apart; at most 2^16 - 1.
     pub max_striped_keys: usize,
 }
 

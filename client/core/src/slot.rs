@@ -13,43 +13,10 @@ const KEEP: u32 = 4;
 const CLOSED: u32 = 8;
 const RETRY_SHIFT: u32 = 8;
 
-/// The bit of a route that says that the ratio is not "all".
-const DRAWING: u32 = 1 << 31;
 /// The place that no stripe has: counts go to the shared cells.
-pub(crate) const NO_PLACE: u16 = (1 << 15) - 1;
+pub(crate) const NO_PLACE: u16 = u16::MAX;
 /// The most places in a stripe.
 pub(crate) const MAX_PLACES: usize = NO_PLACE as usize;
-
-/// Where the threads that have a stripe count a key and its service: two places in the stripe. With
-/// it, in one word, whether there is anything to draw, so that the usual case is one comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Route(u32);
-
-impl Route {
-    const SHARED: u32 = (NO_PLACE as u32) << 16 | NO_PLACE as u32;
-
-    /// Whether the ratio is not "all".
-    #[inline]
-    pub(crate) fn is_drawing(self) -> bool {
-        self.0 & DRAWING != 0
-    }
-
-    #[inline]
-    pub(crate) fn key(self) -> usize {
-        (self.0 >> 16) as usize & MAX_PLACES
-    }
-
-    #[inline]
-    pub(crate) fn service(self) -> usize {
-        self.0 as usize & MAX_PLACES
-    }
-
-    /// The key's place, if it has one.
-    #[inline]
-    pub(crate) fn own_place(self) -> Option<u16> {
-        u16::try_from(self.key()).ok().filter(|place| *place != NO_PLACE)
-    }
-}
 
 /// What the flags of a slot say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +49,7 @@ impl Flags {
 
     /// Whether a drop holds only while the agent lives: of a deny bucket that does not keep.
     #[inline]
-    pub(crate) fn ask_clock(self) -> bool {
+    pub(crate) fn asks_clock(self) -> bool {
         self.0 & (SHADOW | OBSERVE | KEEP | CLOSED) == 0
     }
 
@@ -111,7 +78,8 @@ impl Flags {
 #[repr(align(64))]
 pub(crate) struct Slot {
     ratio: AtomicU32,
-    route: AtomicU32,
+    /// Where in its stripe a thread counts the key.
+    place: AtomicU32,
     flags: AtomicU32,
     bucket: AtomicU32,
     pub(crate) shared: CountCell,
@@ -121,16 +89,28 @@ impl Slot {
     pub(crate) fn new(random: u64) -> Self {
         Self {
             ratio: AtomicU32::new(ALL),
-            route: AtomicU32::new(Route::SHARED),
+            place: AtomicU32::new(u32::from(NO_PLACE)),
             flags: AtomicU32::new(0),
             bucket: AtomicU32::new(0),
             shared: CountCell::shared(random),
         }
     }
 
+    /// Its place in the stripes. One that no stripe reaches, if it has none.
     #[inline]
-    pub(crate) fn route(&self) -> Route {
-        Route(self.route.load(Ordering::Relaxed))
+    pub(crate) fn place(&self) -> usize {
+        self.place.load(Ordering::Relaxed) as usize
+    }
+
+    /// Its service's place. There is one if the key has one.
+    #[inline]
+    pub(crate) fn service_place(&self) -> usize {
+        self.shared.beside.load(Ordering::Relaxed) as usize
+    }
+
+    /// Its place, if it has one.
+    pub(crate) fn own_place(&self) -> Option<u16> {
+        u16::try_from(self.place()).ok().filter(|place| *place != NO_PLACE)
     }
 
     #[inline]
@@ -152,7 +132,7 @@ impl Slot {
     pub(crate) fn assign(&self, bucket: u32, flags: Flags) {
         self.bucket.store(bucket, Ordering::Relaxed);
         self.set_flags(flags);
-        self.route.store(Route::SHARED, Ordering::Relaxed);
+        self.set_places(NO_PLACE, NO_PLACE);
         self.set_ratio(if flags.is_closed() { 0 } else { ALL });
         self.shared.set_budget(None);
     }
@@ -161,20 +141,15 @@ impl Slot {
         self.flags.store(flags.0, Ordering::Relaxed);
     }
 
-    /// Sets the ratio. The route says "drawing" only after the ratio is there; a thread that still
-    /// reads the old route admits without drawing, as it did a moment ago.
     pub(crate) fn set_ratio(&self, ratio: u32) {
         self.ratio.store(ratio, Ordering::Release);
-        let places = self.route.load(Ordering::Relaxed) & !DRAWING;
-        let drawing = if ratio == ALL { 0 } else { DRAWING };
-        self.route.store(places | drawing, Ordering::Release);
     }
 
-    /// Sets where threads count, two places in the stripes; [`NO_PLACE`] for the shared cells.
+    /// Sets where threads count, two places in the stripes; [`NO_PLACE`] for the shared cells. A
+    /// thread that reads only one of them uses the shared cells once more.
     pub(crate) fn set_places(&self, key: u16, service: u16) {
-        let drawing = self.route.load(Ordering::Relaxed) & DRAWING;
-        let places = u32::from(key) << 16 | u32::from(service);
-        self.route.store(places | drawing, Ordering::Release);
+        self.shared.beside.store(u32::from(service), Ordering::Release);
+        self.place.store(u32::from(key), Ordering::Release);
     }
 }
 
@@ -297,25 +272,25 @@ mod tests {
     }
 
     #[test]
-    fn routes_and_flags_hold_what_was_put_in() {
+    fn places_and_flags_hold_what_was_put_in() {
         let slot = Slot::new(1);
         slot.assign(9, Flags::new(Mode::Shadow, true, false, 1500));
-        assert!(slot.route().own_place().is_none() && !slot.route().is_drawing());
+        assert!(slot.own_place().is_none() && slot.ratio() == ALL);
         slot.set_places(NO_PLACE - 1, 3);
-        assert_eq!((slot.route().own_place(), slot.route().service()), (Some(NO_PLACE - 1), 3));
-        slot.set_ratio(7);
-        assert!(slot.route().is_drawing());
-        assert_eq!((slot.route().own_place(), slot.route().service()), (Some(NO_PLACE - 1), 3));
+        assert_eq!((slot.own_place(), slot.service_place()), (Some(NO_PLACE - 1), 3));
         let flags = slot.flags();
-        assert_eq!((flags.mode(), flags.ask_clock(), flags.retry_ms()), (Mode::Shadow, false, 1500));
+        assert_eq!(
+            (flags.mode(), flags.asks_clock(), flags.retry_ms()),
+            (Mode::Shadow, false, 1500)
+        );
         let flags = flags.with_keep(false).with_retry_ms(u32::MAX);
-        assert_eq!((flags.mode(), flags.ask_clock()), (Mode::Shadow, false));
-        assert!(Flags::new(Mode::Deny, false, false, 0).ask_clock());
-        assert!(!Flags::new(Mode::Deny, true, false, 0).ask_clock());
+        assert_eq!((flags.mode(), flags.asks_clock()), (Mode::Shadow, false));
+        assert!(Flags::new(Mode::Deny, false, false, 0).asks_clock());
+        assert!(!Flags::new(Mode::Deny, true, false, 0).asks_clock());
         assert_eq!(flags.retry_ms(), MAX_RETRY_MS);
         slot.assign(1, Flags::new(Mode::Deny, false, true, 0));
         assert_eq!(slot.ratio(), 0, "a limit of 0 needs no directive");
-        assert!(!slot.flags().ask_clock());
+        assert!(!slot.flags().asks_clock());
     }
 
     #[test]

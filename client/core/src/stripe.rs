@@ -173,6 +173,14 @@ pub(crate) fn with_own<R>(id: u64, f: impl FnOnce(&'static [OwnCell]) -> Option<
     })
 }
 
+/// The cells themselves: a comparison more than [`with_own`], but no closure, which the compiler
+/// does not always take in.
+#[inline(always)]
+pub(crate) fn own(id: u64) -> Option<&'static [OwnCell]> {
+    let (owner, cells) = CURRENT.get();
+    if owner == id { Some(cells) } else { None }
+}
+
 /// The calling thread's cell at `place`, with a stripe claimed for it if need be. `None` if the
 /// place is none or there is no stripe: then the shared cell is the one to use.
 #[inline]

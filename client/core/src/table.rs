@@ -47,40 +47,37 @@ impl<E> Table<E> {
     /// line, outside of any loop, and only if it is not does the search go on elsewhere.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u64, is: impl Fn(&E) -> bool) -> Option<(usize, &E)> {
-        let (number, at) = self.candidate(hash, position(hash, self.index.len() - 1))?;
-        match self.entries.get(number) {
-            Some(entry) if is(entry) => Some((number, entry)),
-            _ => self.find_after(hash, at, is),
+        let mut at = position(hash, self.index.len() - 1);
+        loop {
+            let word = self.index.get(at)?.load(Ordering::Acquire);
+            if (word ^ hash) >> 32 == 0 {
+                // Of an empty place this is a number that no entry has.
+                let number = number_of(word);
+                return match self.entries.get(number) {
+                    Some(entry) if is(entry) => Some((number, entry)),
+                    _ => self.find_from(hash, at, is),
+                };
+            }
+            if word == 0 {
+                return None;
+            }
+            at = (at + 1) & (self.index.len() - 1);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn find_after(&self, hash: u64, mut at: usize, is: impl Fn(&E) -> bool) -> Option<(usize, &E)> {
-        loop {
-            let (number, found) = self.candidate(hash, (at + 1) & (self.index.len() - 1))?;
-            if let Some(entry) = self.entries.get(number)
-                && is(entry)
-            {
-                return Some((number, entry));
-            }
-            at = found;
-        }
-    }
-
-    /// The number in the next place from `at` on that has the tag of `hash`, and that place.
-    #[inline(always)]
-    fn candidate(&self, hash: u64, mut at: usize) -> Option<(usize, usize)> {
+    fn find_from(&self, hash: u64, mut at: usize, is: impl Fn(&E) -> bool) -> Option<(usize, &E)> {
         loop {
             let word = self.index.get(at)?.load(Ordering::Acquire);
-            if (word ^ hash) >> 32 == 0 {
-                let number = word & 0xffff_ffff;
-                if number != 0 {
-                    return Some((usize::try_from(number).ok()? - 1, at));
-                }
-            }
             if word == 0 {
                 return None;
+            }
+            if (word ^ hash) >> 32 == 0
+                && let Some(entry) = self.entries.get(number_of(word))
+                && is(entry)
+            {
+                return Some((number_of(word), entry));
             }
             at = (at + 1) & (self.index.len() - 1);
         }
@@ -171,6 +168,12 @@ fn show(index: &[AtomicU64], hash: u64, number: usize) {
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits are wanted")]
 fn position(hash: u64, mask: usize) -> usize {
     hash as usize & mask
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+fn number_of(word: u64) -> usize {
+    (word as u32).wrapping_sub(1) as usize
 }
 
 fn word_of(hash: u64, number: usize) -> u64 {

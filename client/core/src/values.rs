@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use sluicegate_model::{KeyValues, MAX_VALUE_BYTES, Name, Per};
+use sluicegate_model::{KeyValues, MAX_VALUE_BYTES, Per};
 
 use crate::hash::{Hasher, same};
+use crate::matcher::Dimension;
 use crate::slot::{Fold, RuleSlot, Slot};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::table::Table;
 
 const CHUNK: usize = 64;
 const INLINE_BYTES: usize = 32;
@@ -20,7 +22,7 @@ pub(crate) const MAX_PERS: usize = 1 << 20;
 pub(crate) struct PerBucket {
     /// Its number, unique while any of its keys is there.
     pub(crate) number: u32,
-    pub(crate) dimensions: Box<[Name]>,
+    pub(crate) dimensions: Box<[Dimension]>,
     /// Counts the values that have no slot.
     pub(crate) overflow: Arc<RuleSlot>,
     /// No new value gets a key: none need be posted.
@@ -63,6 +65,29 @@ impl<'a> Query<'a> {
     pub(crate) fn parts(&self) -> impl Iterator<Item = &'a str> + Clone {
         self.parts.into_iter().take(self.count)
     }
+}
+
+/// The number of the key that has the one value `value`: as with a [`Query`], without making one.
+#[inline(always)]
+pub(crate) fn find_single(
+    table: &Table<ValueEntry>,
+    hasher: &Hasher,
+    per: u32,
+    value: &str,
+) -> Option<usize> {
+    if value.len() > MAX_VALUE_BYTES {
+        return None;
+    }
+    let shape = u64::from(per) << LENGTH_BITS | value.len() as u64;
+    let found = table.find(hasher.hash(shape, [value]), |entry| {
+        let bytes: &[u8] = match &entry.long {
+            None => &entry.short,
+            Some(long) => long,
+        };
+        let bytes = bytes.get(..value.len());
+        entry.shape == shape && bytes.is_some_and(|own| same(own, value.as_bytes()))
+    });
+    found.map(|(number, _)| number)
 }
 
 /// The values of one key: 64 bytes with its place in the table, up to 32 bytes of text in it.

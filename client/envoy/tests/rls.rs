@@ -243,6 +243,35 @@ async fn hits_are_counted_as_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_that_asks_beside_one_that_charges_stays_uncharged() {
+    let (mut fake, _running, mut client) = sidecar(|_| {}).await;
+    let own = |key, hits| RateLimitDescriptor { hits_addend: hits, ..descriptor(&[(key, "1")]) };
+    let mut asked = request("shop", &[]);
+    asked.descriptors = vec![own("m", Some(0)), own("s", None)];
+    let response = ask(&mut client, asked.clone()).await;
+    let names: Vec<_> = response.statuses.iter().map(|s| plain(s).1.expect("limited").2).collect();
+    assert_eq!((response.overall_code(), names), (Code::Ok, vec!["minutes", "seconds"]));
+    // Refused by the one that only asks.
+    asked.descriptors[0] = own("c", Some(0));
+    let response = ask(&mut client, asked).await;
+    let codes: Vec<_> = response.statuses.iter().map(DescriptorStatus::code).collect();
+    assert_eq!(response.overall_code(), Code::OverLimit);
+    assert_eq!(codes, [Code::OverLimit, Code::Ok]);
+    let last = RateLimitRequest { hits_addend: 2, ..request("shop", &[&[("s", "1")]]) };
+    ask(&mut client, last).await;
+    let mut names = std::collections::HashMap::new();
+    let mut counts = std::collections::HashMap::new();
+    while counts.get("seconds") != Some(&3) {
+        let report = fake.wait(|up| if let Up::Report(r) = up { Some(r) } else { None }).await;
+        names.extend(report.new_keys.into_iter().map(|(id, key)| (id, key.bucket.to_string())));
+        for entry in report.entries {
+            counts.insert(names[&entry.key].clone(), entry.counts.admitted);
+        }
+    }
+    assert_eq!(counts.get("minutes").copied().unwrap_or(0), 0, "asked, not charged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refused_request_charges_no_other_bucket() {
     let (mut fake, _running, mut client) = sidecar(|_| {}).await;
     for _ in 0..20 {

@@ -182,11 +182,8 @@ mod tests {
 
     #[test]
     fn a_not_excludes_only_what_meets_all_of_it() {
-        let not = Match {
-            caller: patterns(&["a"]),
-            procedure: patterns(&["p"]),
-            ..Match::default()
-        };
+        let not =
+            Match { caller: patterns(&["a"]), procedure: patterns(&["p"]), ..Match::default() };
         let rule = Rule { on: Match::default(), not: vec![not] };
         assert!(rule.fits(&Request { caller: "a", procedure: "q", ..Request::default() }));
         assert!(!rule.fits(&Request { caller: "a", procedure: "p", ..Request::default() }));
@@ -195,7 +192,8 @@ mod tests {
     #[test]
     fn specificity_orders_exact_before_prefix_before_any() {
         let of = |t: &[&str]| {
-            Rule { on: Match { caller: patterns(t), ..Match::default() }, not: vec![] }.specificity()
+            Rule { on: Match { caller: patterns(t), ..Match::default() }, not: vec![] }
+                .specificity()
         };
         assert!(of(&["a"]) > of(&["abc*"]));
         assert!(of(&["abc*"]) > of(&["a*"]));

@@ -247,6 +247,31 @@ async fn a_child_reaches_the_second_parent_and_comes_back() {
     assert!(!link.stats().is_open());
 }
 
+/// A peer that is connected and says nothing at all, as one behind a broken network is.
+#[tokio::test]
+async fn a_peer_that_went_silent_is_given_up() {
+    use sluicegate_proto::link::{Event, Link};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let running = usual().await;
+    let child = async {
+        let mut tcp = tokio::net::TcpStream::connect(running.local_addr()).await.expect("open");
+        // The opening of HTTP/2 with empty settings, and not one answer to a ping.
+        tcp.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.expect("sent");
+        let mut heard = Vec::new();
+        // Closed or reset, both will do.
+        let _ = tcp.read_to_end(&mut heard).await;
+        assert!(!heard.is_empty(), "it did answer");
+    };
+    let parent = async {
+        let hole = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let addresses = [hole.local_addr().expect("an address"), running.local_addr()];
+        let mut link = Link::start(addresses.map(Into::into).to_vec(), 1);
+        let _open = hole.accept().await.expect("the link tries it first");
+        assert_eq!(link.next().await, Event::Open(running.local_addr().into()));
+    };
+    support::within(async { tokio::join!(child, parent) }).await;
+}
+
 #[tokio::test]
 async fn health_and_reflection_are_offered() {
     use tonic_health::pb::health_client::HealthClient;

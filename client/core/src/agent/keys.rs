@@ -11,7 +11,7 @@ use super::cap::{BUDGET_HORIZON, Cap, Flow};
 use super::control::{Control, Moment, Share, Verdict};
 use super::ledger::{Ledger, LineId};
 use super::meters::AgentCounters;
-use crate::{Keeper, KeyEvent, KeyHandle, Settings, StalePolicy};
+use crate::{Keeper, KeyEvent, KeyHandle, Settings};
 
 /// From this rate on (in this client) threads count a key apart.
 pub(super) const PROMOTE_RPS: f64 = 1000.0;
@@ -327,7 +327,6 @@ impl Keys {
         // Full as of the time when it may have been used first.
         let full_at = self.looked.as_nanos().saturating_sub(unseen);
         let mut used = InUse::new(keeper, key, Time::from_nanos(full_at), self.tick);
-        keeper.set_stale_policy(key, used.stale_policy());
         used.apply(keeper, moment, used_at);
         self.in_use.push(used);
         Some(place)
@@ -345,11 +344,7 @@ impl Keys {
         }
         (fresh.matched, fresh.offered) = (used.matched, used.offered);
         fresh.newest = used.newest;
-        if fresh.flow.is_none() && used.budget.is_some() {
-            keeper.set_budget(key, None);
-        }
         *used = fresh;
-        keeper.set_stale_policy(key, used.stale_policy());
         used.apply(keeper, moment, used_at);
     }
 
@@ -487,15 +482,6 @@ impl InUse {
             matched: 0,
             offered: 0,
             quiet: false,
-        }
-    }
-
-    /// What a drop becomes when the agent is dead: the same as when the control plane is.
-    fn stale_policy(&self) -> StalePolicy {
-        match self.on_loss {
-            _ if self.flow.is_none() => StalePolicy::Keep,
-            OnControlLoss::Open => StalePolicy::Admit,
-            OnControlLoss::Last | OnControlLoss::Share | OnControlLoss::Closed => StalePolicy::Keep,
         }
     }
 

@@ -23,7 +23,9 @@ pub const MAX_REPORT_ENTRIES: usize = 50_000;
 pub const MAX_REPORT_NAME_BYTES: usize = 1 << 20;
 /// The most reports whose contents are remembered until they are acknowledged. Beyond, the newest
 /// stands for those before it (it repeats what they said).
-pub const MAX_REPORTS_UNACKNOWLEDGED: usize = 4;
+pub const MAX_REPORTS_UNACKNOWLEDGED: usize = 16;
+/// The most entries that those reports have together, the newest apart.
+pub const MAX_ENTRIES_UNACKNOWLEDGED: usize = 100_000;
 /// The most keys that are gone but have counts which nobody has acknowledged.
 pub const MAX_LEAVING_KEYS: usize = 10_000;
 /// The most services that are counted on one stream, those gone since it opened included.
@@ -32,7 +34,8 @@ pub const MAX_SERVICES: usize = 4096;
 /// The most ids on one stream, those included that are lost because of [`MAX_LEAVING_KEYS`].
 pub const MAX_IDS: usize = 1 << 24;
 
-/// Of how many entries the memory is kept for the next report.
+/// How many reports' memory, of how many entries each, is kept for the next ones.
+const MAX_SPARE_REPORTS: usize = 4;
 const MAX_SPARE_ENTRIES: usize = 4096;
 
 const NO_ID: KeyId = KeyId::MAX;
@@ -479,7 +482,9 @@ impl Ledger {
     }
 
     fn remember(&mut self, sent: Sent) {
-        if self.sent.len() >= MAX_REPORTS_UNACKNOWLEDGED
+        let entries = |sent: &VecDeque<Sent>| sent.iter().map(|s| s.lines.len()).sum::<usize>();
+        while (self.sent.len() >= MAX_REPORTS_UNACKNOWLEDGED
+            || entries(&self.sent) > MAX_ENTRIES_UNACKNOWLEDGED)
             && let Some(newest) = self.sent.pop_back()
         {
             self.recycle(newest);
@@ -492,7 +497,7 @@ impl Ledger {
         sent.services.clear();
         // A crowd that was here once is no reason to keep room for it.
         sent.lines.shrink_to(MAX_SPARE_ENTRIES);
-        if self.spare.len() < MAX_REPORTS_UNACKNOWLEDGED {
+        if self.spare.len() < MAX_SPARE_REPORTS {
             self.spare.push(sent);
         }
     }

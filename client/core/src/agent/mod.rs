@@ -24,8 +24,8 @@ use self::control::Moment;
 use self::keys::{Keys, MAX_ADOPTED_PER_LOOK, MAX_NAP};
 use self::ledger::{Acknowledged, Ledger};
 pub use self::ledger::{
-    MAX_IDS, MAX_LEAVING_KEYS, MAX_REPORT_ENTRIES, MAX_REPORT_NAME_BYTES,
-    MAX_REPORTS_UNACKNOWLEDGED, MAX_SERVICES,
+    MAX_ENTRIES_UNACKNOWLEDGED, MAX_IDS, MAX_LEAVING_KEYS, MAX_REPORT_ENTRIES,
+    MAX_REPORT_NAME_BYTES, MAX_REPORTS_UNACKNOWLEDGED, MAX_SERVICES,
 };
 pub use self::meters::{AgentCounters, Counter};
 use crate::{Keeper, Settings};

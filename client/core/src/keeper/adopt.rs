@@ -79,11 +79,8 @@ impl Keeper {
         if !self.plan.identities.has_room(self.known_identities) {
             let expected = self.known_identities * 2;
             self.publish(|plan| {
-                let live = plan.identities.shown().filter_map(|(number, identity)| {
-                    let [service, caller, procedure] = identity.texts()?;
-                    let request = Request { service, caller, procedure, dimensions: &[] };
-                    Some((plan.hash_of(&request), number))
-                });
+                let live = plan.identities.shown();
+                let live = live.map(|(number, id)| (plan.hash_of(&id.request()), number));
                 plan.identities = Arc::new(plan.identities.reindexed(expected, live));
             });
         }
@@ -242,7 +239,7 @@ impl Keeper {
 
     /// Gives a retired key's number and memory back. Ignored for a key that is not leaving.
     pub fn release(&mut self, key: KeyHandle) {
-        let place = self.slot(key).and_then(|slot| slot.route().own_place());
+        let place = self.slot(key).and_then(|slot| slot.own_place());
         match self.record(key.0) {
             Record::Rule(r) if r.leaving => {
                 let number = r.rule.slot.bucket();

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use sluicegate_model::{Bucket, KeyValues, Limit, Name, Per, Request, ServiceBuckets, Time};
+use sluicegate_model::{Bucket, KeyValues, Limit, Name, Per, ServiceBuckets, Time};
 
 use super::{Keeper, KeyEvent, KeyHandle, PerState, Record, RuleRecord, flags_of, reassign};
-use crate::matcher::{Counted, ServicePlan, per_dimensions};
+use crate::matcher::{Counted, Dimension, ServicePlan, per_dimensions};
 use crate::plan::{Identity, Named, Plan};
 use crate::slot::{RuleSlot, ServiceSlot};
 use crate::sync::{AtomicBool, Ordering};
@@ -115,13 +115,13 @@ impl Keeper {
             let number = u32::MAX;
             return Counted::Each(Arc::new(PerBucket {
                 number,
-                dimensions: per.dimensions.clone().into(),
+                dimensions: per.dimensions.iter().map(Dimension::new).collect(),
                 overflow,
                 full: AtomicBool::new(true),
             }));
         };
         let number = u32::try_from(at).unwrap_or(u32::MAX);
-        let dimensions = per.dimensions.clone().into();
+        let dimensions = per.dimensions.iter().map(Dimension::new).collect();
         let full = AtomicBool::new(false);
         let per = Arc::new(PerBucket { number, dimensions, overflow, full });
         let bucket = self.next_number(of, place, false, u32::MAX);
@@ -284,9 +284,8 @@ fn known_again(
 ) -> Table<Identity> {
     let table = Table::new(most, known);
     for (number, (_, identity)) in plan.identities.shown().enumerate() {
-        let Some([service, caller, procedure]) = identity.texts() else { continue };
-        let request = Request { service, caller, procedure, dimensions: &[] };
-        let identity = if changed.contains(service) {
+        let request = identity.request();
+        let identity = if changed.contains(request.service) {
             Identity::new(&request, Arc::new(plan.resolve(&request, false)))
         } else {
             identity.clone()

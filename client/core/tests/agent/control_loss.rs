@@ -133,6 +133,24 @@ fn a_key_never_directed_is_capped_only_while_the_control_plane_is_there() {
 }
 
 #[test]
+fn a_quiet_key_closed_by_a_loss_is_open_with_the_first_message_after_it() {
+    let mut rule = bucket("b", per_second(100, None));
+    rule.on_control_loss = OnControlLoss::Closed;
+    let services = || vec![service("s", vec![rule.clone()])];
+    let mut world = World::with(services());
+    world.run_ms(5_000);
+    world.disconnect();
+    world.run(TTL * 3);
+    assert!(world.ask("s"), "the slot of a key at rest is not written until it is used");
+    world.run_ms(5_000);
+    assert!(!world.ask("s"), "closed");
+    world.run_ms(5_000);
+    world.connect();
+    world.ack();
+    assert!(world.ask("s"), "nobody will direct a key that nobody uses");
+}
+
+#[test]
 fn before_the_first_configuration_everything_is_admitted() {
     let mut world = World::new(|_| {});
     assert_eq!(world.offer("s", 1_000, 2), 2_000);

@@ -50,6 +50,7 @@ fn older_terms_older_numbers_and_unknown_ids_change_nothing() {
     // A higher term numbers from the start again, and so does a new stream.
     world.send(id, Directive { term: 6, seq: 1, ..none });
     assert!(!world.ask("s"));
+    world.send(id, Directive { term: 6, seq: 50, ..none });
     world.disconnect();
     world.connect();
     let id = world.peer.id_of(&key("s", "b"));

@@ -157,7 +157,7 @@ impl World {
 
     /// Nothing goes wrong any more, until there is nothing left to say.
     fn heal(&mut self) {
-        for _ in 0..10 {
+        for _ in 0..400 {
             if let Some(report) = self.report() {
                 self.receiver.take(&report);
             }
