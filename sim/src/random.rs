@@ -49,7 +49,6 @@ impl Rng {
     /// From 0 up to, not including, `end`; 0 for an `end` of 0.
     #[inline]
     pub fn below(&mut self, end: u64) -> u64 {
-        #[expect(clippy::cast_possible_truncation, reason = "the high half of a product")]
         let high = ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64;
         high
     }

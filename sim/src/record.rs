@@ -52,7 +52,6 @@ impl Record {
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "bounded by the run's length")]
     fn bin(&self, now: u64) -> usize {
         ((now / NANOS_PER_MS) as usize).min(self.bins - 1)
     }

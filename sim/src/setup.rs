@@ -8,7 +8,9 @@ use sluicegate_model::{Limit, Match, Name, Pattern, Request, Rule, ServiceBucket
 
 use crate::node::Topology;
 use crate::observe::BucketId;
-use crate::scenario::{Bucket, Mode, OnControlLoss, Scenario, Scope, Select, Service, Workload};
+use crate::scenario::{
+    Bucket, Kind, Mode, OnControlLoss, Scenario, Scope, Select, Service, Workload,
+};
 use crate::workload::{Profile, TraceError};
 
 /// A scenario, worked out.
@@ -107,7 +109,7 @@ impl<'s> Setup<'s> {
             #[expect(clippy::cast_precision_loss, reason = "at most 10^12")]
             let limit = limit.map(|l| l as f64);
             let profile = Profile::new(workload, limit, setup.warmup)?;
-            let kinds = setup.kinds(workload);
+            let kinds = setup.kinds(workload, &profile);
             setup.workloads.push(Requests { workload, profile, kinds });
         }
         Ok(setup)
@@ -159,10 +161,32 @@ impl<'s> Setup<'s> {
         &self.services
     }
 
-    fn kinds(&self, workload: &Workload) -> Vec<KindOfRequest> {
-        let plain = [crate::scenario::Kind { share: 1.0, ..Default::default() }];
-        let mix = if workload.mix.is_empty() { &plain[..] } else { &workload.mix };
-        let kind = |kind: &crate::scenario::Kind| {
+    /// The kinds of a workload; of a trace, those that the trace names.
+    fn kinds(&self, workload: &Workload, profile: &Profile) -> Vec<KindOfRequest> {
+        let plain = Kind { share: 1.0, ..Kind::default() };
+        let mix = match profile {
+            Profile::Trace { file, .. } => {
+                let named = |(caller, procedure): &(String, String)| Kind {
+                    caller: caller.clone(),
+                    procedure: procedure.clone(),
+                    ..plain.clone()
+                };
+                file.kinds.iter().map(named).collect()
+            }
+            Profile::Constant(_)
+            | Profile::Step { .. }
+            | Profile::Sine { .. }
+            | Profile::OnOff { .. }
+                if workload.mix.is_empty() =>
+            {
+                vec![plain]
+            }
+            Profile::Constant(_)
+            | Profile::Step { .. }
+            | Profile::Sine { .. }
+            | Profile::OnOff { .. } => workload.mix.clone(),
+        };
+        let kind = |kind: &Kind| {
             let mut made = KindOfRequest {
                 service: workload.service.clone(),
                 caller: kind.caller.clone(),

@@ -390,7 +390,9 @@ impl<'w, 'o, F: Fleet> World<'w, 'o, F> {
     /// The rates are others now: what was to come next is drawn again (the process has no memory).
     fn reschedule(&mut self) {
         for source in 0..self.sources.len() {
-            self.schedule(source);
+            if !self.sources[source].is_listed() {
+                self.schedule(source);
+            }
         }
     }
 

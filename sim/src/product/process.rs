@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluicegate_aggregator_core::Aggregator;
 use sluicegate_client_core::{Agent, BucketRef, Decision, Limiter, Prepared};
 use sluicegate_controller_core::Controller;
-use sluicegate_model::{Name, Request, Time};
+use sluicegate_model::{Name, Time};
 
 use super::{ClientClock, Message};
 use crate::net::Net;
@@ -19,8 +19,8 @@ pub(super) struct Client {
     pub(super) limiter: Limiter<ClientClock>,
     pub(super) agent: Agent,
     pub(super) clock: ClientClock,
-    /// One for each kind of request of each workload.
-    prepared: Vec<Prepared<ClientClock>>,
+    /// One for each kind of request of each workload, made when it is first needed.
+    prepared: Vec<Option<Prepared<ClientClock>>>,
     /// What the limiter's names of buckets mean, those met so far.
     known: Vec<(BucketRef, BucketId)>,
 }
@@ -28,7 +28,12 @@ pub(super) struct Client {
 impl Client {
     #[inline]
     pub(super) fn decide(&mut self, parts: &Parts<'_>, ask: &Ask) -> Verdict {
-        let outcome = self.prepared[parts.kind(ask)].decide();
+        let limiter = &self.limiter;
+        let prepared = self.prepared[parts.kind(ask)].get_or_insert_with(|| {
+            let kind = &parts.setup.workloads[ask.workload as usize].kinds[ask.kind as usize];
+            kind.with_request(|request| limiter.prepare(request))
+        });
+        let outcome = prepared.decide();
         match outcome.details() {
             Decision::Admit { shadow_dropped_by: None } => Verdict::Admit,
             Decision::Admit { shadow_dropped_by: Some(bucket) } => {
@@ -115,8 +120,7 @@ impl<'s> Parts<'s> {
         settings.max_values = if counts_values { MAX_VALUES } else { MIN_VALUES };
         let (limiter, agent) = sluicegate_client_core::client(settings, clock.clone(), seed, now);
         let kinds = setup.workloads.iter().flat_map(|w| &w.kinds);
-        let prepared = kinds.map(|kind| kind.with_request(|r: &Request<'_>| limiter.prepare(r)));
-        let prepared = prepared.collect();
+        let prepared = kinds.map(|_| None).collect();
         Client { limiter, agent, clock, prepared, known: Vec::new() }
     }
 

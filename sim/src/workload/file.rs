@@ -1,5 +1,6 @@
 //! Trace files: requests by time bin, as `timestamp_s,caller,procedure,requests`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,7 +9,9 @@ use crate::scenario::Workload;
 /// The largest trace file.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 /// The most bins.
-const MAX_BINS: usize = 100_000_000;
+const MAX_BINS: f64 = 1e9;
+/// The most pairs of caller and procedure that are told apart; the rest are one.
+const MAX_KINDS: usize = 255;
 
 /// Why a trace file could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -51,12 +54,22 @@ pub enum TraceError {
     },
 }
 
-/// Requests a second by time bin. The bins and their widths are of simulated time: the trace's
-/// divided by the time divisor, with the same rates.
+/// Requests by time bin, every one of them, each of a kind: who calls what.
 #[derive(Debug, Clone)]
 pub(crate) struct TraceFile {
     bin_ns: u64,
-    rps: Arc<[f64]>,
+    /// Callers and procedures: the most frequent first.
+    pub(crate) kinds: Arc<[(String, String)]>,
+    /// In the order of their bins.
+    pub(crate) entries: Arc<[TraceEntry]>,
+}
+
+/// So many requests of a kind in a bin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TraceEntry {
+    pub(crate) bin: u64,
+    pub(crate) kind: u16,
+    pub(crate) count: u64,
 }
 
 impl TraceFile {
@@ -77,26 +90,61 @@ impl TraceFile {
             return Err(TraceError::Bin { path });
         };
         let text = std::fs::read_to_string(&path).map_err(read)?;
-        let counts = counts(&text, bin_ms / 1000.0)
-            .map_err(|(line, message)| TraceError::Line { path, line, message })?;
-        #[expect(clippy::cast_precision_loss, reason = "counts of a trace")]
-        let rps = counts.into_iter().map(|c| c as f64 / (bin_ms / 1000.0)).collect();
+        let lines = lines(&text, bin_ms / 1000.0).map_err(|(line, message)| TraceError::Line {
+            path,
+            line,
+            message,
+        })?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
         let bin_ns = ((bin_ms * 1e6 / workload.time_divisor).round() as u64).max(1);
-        Ok(Self { bin_ns, rps })
+        Ok(Self::new(bin_ns, &lines))
     }
 
-    pub(super) fn bin_ns(&self) -> u64 {
+    fn new(bin_ns: u64, lines: &[Line<'_>]) -> Self {
+        let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for line in lines {
+            *counts.entry((line.caller, line.procedure)).or_default() += line.requests;
+        }
+        let mut kinds: Vec<((&str, &str), u64)> = counts.into_iter().collect();
+        kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        kinds.truncate(MAX_KINDS);
+        let places: BTreeMap<(&str, &str), u16> = kinds.iter().map(|k| k.0).zip(0..).collect();
+        let rest = u16::try_from(kinds.len()).unwrap_or(u16::MAX);
+        let entry = |line: &Line<'_>| TraceEntry {
+            bin: line.bin,
+            kind: places.get(&(line.caller, line.procedure)).copied().unwrap_or(rest),
+            count: line.requests,
+        };
+        let mut entries: Vec<TraceEntry> = lines.iter().map(entry).collect();
+        entries.sort_unstable();
+        let named = kinds.iter().map(|((caller, procedure), _)| (*caller, *procedure));
+        let kinds = named.chain([("other", "other")]);
+        Self {
+            bin_ns,
+            kinds: kinds.map(|(c, p)| (c.to_owned(), p.to_owned())).collect(),
+            entries: entries.into(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(bin_ns: u64, entries: &[TraceEntry]) -> Self {
+        Self { bin_ns, kinds: Arc::default(), entries: entries.into() }
+    }
+
+    pub(crate) fn bin_ns(&self) -> u64 {
         self.bin_ns
     }
 
+    /// The highest mean over a second of simulated time (or over a bin, if that is longer), where
+    /// seconds begin with the trace.
+    #[expect(clippy::cast_precision_loss, reason = "counts of a trace")]
     pub(super) fn peak_rps(&self) -> f64 {
-        self.rps.iter().copied().fold(0.0, f64::max)
-    }
-
-    /// The rate of a bin; 0 after the end.
-    pub(super) fn rps(&self, bin: u64) -> f64 {
-        usize::try_from(bin).ok().and_then(|bin| self.rps.get(bin)).copied().unwrap_or(0.0)
+        let bins = (1_000_000_000 / self.bin_ns).max(1);
+        let mut most = 0_u64;
+        for second in self.entries.chunk_by(|a, b| a.bin / bins == b.bin / bins) {
+            most = most.max(second.iter().map(|e| e.count).sum());
+        }
+        most as f64 * 1e9 / (bins * self.bin_ns) as f64
     }
 }
 
@@ -110,63 +158,72 @@ fn bin_of(path: &Path) -> Option<f64> {
     }
 }
 
-/// All callers and procedures together, by bin.
-fn counts(text: &str, bin_s: f64) -> Result<Vec<u64>, (usize, String)> {
-    let mut counts: Vec<u64> = Vec::new();
-    for (i, line) in text.lines().enumerate() {
-        let line_number = i + 1;
-        if line.trim().is_empty() || (i == 0 && line.starts_with("timestamp")) {
-            continue;
-        }
-        let fields: Vec<&str> = line.split(',').collect();
-        let [timestamp, .., requests] = &fields[..] else {
-            return Err((line_number, format!("has {} fields", fields.len())));
-        };
-        if fields.len() != 4 {
-            return Err((line_number, format!("has {} fields", fields.len())));
-        }
-        let at: f64 = timestamp
-            .trim()
-            .parse()
-            .map_err(|_| (line_number, format!("{timestamp:?} is not a time")))?;
-        let requests: u64 = requests
-            .trim()
-            .parse()
-            .map_err(|_| (line_number, format!("{requests:?} is not a count")))?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "compared next"
-        )]
-        let bin = (at / bin_s + 0.5).max(0.0) as usize;
-        if at < 0.0 || at.is_nan() || bin >= MAX_BINS {
-            return Err((line_number, format!("{timestamp:?} is out of range")));
-        }
-        if bin >= counts.len() {
-            counts.resize(bin + 1, 0);
-        }
-        counts[bin] += requests;
+/// One line of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Line<'t> {
+    bin: u64,
+    caller: &'t str,
+    procedure: &'t str,
+    requests: u64,
+}
+
+fn lines(text: &str, bin_s: f64) -> Result<Vec<Line<'_>>, (usize, String)> {
+    let is_head = |(i, line): &(usize, &str)| *i == 0 && line.starts_with("timestamp");
+    let written = text.lines().enumerate().filter(|l| !l.1.trim().is_empty() && !is_head(l));
+    written.map(|(i, text)| line(text, bin_s).map_err(|message| (i + 1, message))).collect()
+}
+
+fn line(text: &str, bin_s: f64) -> Result<Line<'_>, String> {
+    let fields: Vec<&str> = text.split(',').map(str::trim).collect();
+    let [timestamp, caller, procedure, requests] = fields[..] else {
+        return Err(format!("has {} fields", fields.len()));
+    };
+    let at: f64 = timestamp.parse().map_err(|_| format!("{timestamp:?} is not a time"))?;
+    let requests = requests.parse().map_err(|_| format!("{requests:?} is not a count"))?;
+    // Times are written in decimals, and so may fall a little short of their bin.
+    let bin = (at / bin_s + 1e-6).floor();
+    if !(0.0..MAX_BINS).contains(&bin) {
+        return Err(format!("{timestamp:?} is out of range"));
     }
-    Ok(counts)
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+    let bin = bin as u64;
+    Ok(Line { bin, caller, procedure, requests })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const TEXT: &str = "timestamp_s,caller,procedure,requests\n0.3,a,p,1\n0.0,a,p,3\n0.0,b,p,9\n";
+
     #[test]
-    fn lines_of_one_bin_add_up_and_empty_bins_are_zero() {
-        let text = "timestamp_s,caller,procedure,requests\n0.0,a,p,3\n0.0,b,p,4\n0.3,a,p,1\n";
-        assert_eq!(counts(text, 0.1), Ok(vec![7, 0, 0, 1]));
+    fn every_request_has_its_bin_and_kind() {
+        let file = TraceFile::new(50_000_000, &lines(TEXT, 0.1).expect("good"));
+        let kinds: Vec<&str> = file.kinds.iter().map(|k| k.0.as_str()).collect();
+        assert_eq!(kinds, ["b", "a", "other"]);
+        let entries: Vec<_> = file.entries.iter().map(|e| (e.bin, e.kind, e.count)).collect();
+        assert_eq!(entries, [(0, 0, 9), (0, 1, 3), (3, 1, 1)]);
+        // All in the first second, at twice the speed.
+        assert!((file.peak_rps() - 13.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn rare_kinds_are_taken_together() {
+        let names: Vec<String> = (0..1000).map(|i| format!("c{i}")).collect();
+        let line = |caller| Line { bin: 0, caller, procedure: "p", requests: 1 };
+        let all: Vec<Line<'_>> = names.iter().map(|n| line(n)).collect();
+        let file = TraceFile::new(1, &all);
+        assert_eq!(file.kinds.len(), MAX_KINDS + 1);
+        assert_eq!(file.entries.iter().map(|e| e.count).sum::<u64>(), 1000);
     }
 
     #[test]
     fn a_bad_line_is_named() {
         for (text, line) in [("0.0,a,p\n", 1), ("0.0,a,p,1\nx,a,p,1\n", 2), ("0,a,p,-1\n", 1)] {
-            assert_eq!(counts(text, 0.1).expect_err("bad").0, line, "{text}");
+            assert_eq!(lines(text, 0.1).expect_err("bad").0, line, "{text}");
         }
-        assert!(counts("-1,a,p,1\n", 0.1).is_err());
-        assert!(counts("1e30,a,p,1\n", 0.1).is_err());
+        assert!(lines("-1,a,p,1\n", 0.1).is_err());
+        assert!(lines("1e30,a,p,1\n", 0.1).is_err());
     }
 
     #[test]

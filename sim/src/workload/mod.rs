@@ -2,6 +2,7 @@
 
 mod file;
 mod profile;
+mod replay;
 mod source;
 
 pub use file::TraceError;

@@ -9,10 +9,28 @@ const MS: u64 = 1_000_000;
 #[derive(Debug, Clone)]
 pub(crate) enum Profile {
     Constant(f64),
-    Step { at: u64, from: f64, to: f64 },
-    Sine { period: u64, low: f64, high: f64 },
-    OnOff { period: u64, on: u64, begin: u64, high: f64, low: f64 },
-    Trace { bin: u64, scale: f64, file: TraceFile },
+    Step {
+        at: u64,
+        from: f64,
+        to: f64,
+    },
+    Sine {
+        period: u64,
+        low: f64,
+        high: f64,
+    },
+    OnOff {
+        period: u64,
+        on: u64,
+        begin: u64,
+        high: f64,
+        low: f64,
+    },
+    /// Request by request; each stands for `scale` on average.
+    Trace {
+        scale: f64,
+        file: TraceFile,
+    },
 }
 
 impl Profile {
@@ -39,7 +57,7 @@ impl Profile {
             Shape::Trace => {
                 let file = TraceFile::load(workload)?;
                 let scale = load.map_or(1.0, |peak| peak / file.peak_rps().max(1e-9));
-                Self::Trace { bin: file.bin_ns(), scale, file }
+                Self::Trace { scale, file }
             }
         })
     }
@@ -70,10 +88,8 @@ impl Profile {
                     (*low, (start + period).max(now + 1))
                 }
             }
-            Self::Trace { bin, scale, file } => {
-                let place = now / bin;
-                (file.rps(place) * scale, (place + 1) * bin)
-            }
+            // Its requests are listed: see `Replay`.
+            Self::Trace { .. } => (0.0, u64::MAX),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! whose rate is constant between the profile's changes.
 
 use super::Profile;
+use super::replay::Replay;
 use crate::heap::Place;
 use crate::random::{Rng, Weighted};
 use crate::setup::Requests;
@@ -28,6 +29,8 @@ pub(crate) struct Source {
     ranks: Vec<u32>,
     /// All asks are this client's.
     only: Option<u32>,
+    /// Where a trace is.
+    replay: Option<Replay>,
 }
 
 impl Source {
@@ -57,11 +60,15 @@ impl Source {
             kinds,
             ranks,
             only: None,
+            replay: matches!(requests.profile, Profile::Trace { .. }).then(Replay::default),
         }
     }
 
     /// The time of the arrival after `from`; `u64::MAX` if there is none before `end`.
     pub(crate) fn after(&mut self, profile: &Profile, from: u64, end: u64) -> u64 {
+        if let (Some(replay), Profile::Trace { scale, file }) = (&mut self.replay, profile) {
+            return replay.after(file, scale * self.scale, &mut self.rng);
+        }
         let mut at = from;
         let mut wait = self.rng.exponential();
         while at < end {
@@ -113,6 +120,11 @@ impl Source {
     #[inline]
     pub(crate) fn batch(&mut self) -> u32 {
         if self.batch > 1.0 { self.rng.geometric(self.batch) } else { 1 }
+    }
+
+    /// Whether what comes next does not depend on the rate of this moment.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.replay.is_some()
     }
 
     /// Its randomness, for what callers do with a drop.
