@@ -49,8 +49,7 @@ impl Rng {
     /// From 0 up to, not including, `end`; 0 for an `end` of 0.
     #[inline]
     pub fn below(&mut self, end: u64) -> u64 {
-        let high = ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64;
-        high
+        ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
     }
 
     /// A time from zero up to, not including, `end`.

@@ -111,6 +111,9 @@ impl Source {
     /// Of which kind the request is.
     #[inline]
     pub(crate) fn kind(&mut self) -> u16 {
+        if let Some(replay) = &self.replay {
+            return replay.kind();
+        }
         self.kinds
             .as_ref()
             .map_or(0, |kinds| u16::try_from(kinds.draw(&mut self.rng)).unwrap_or(u16::MAX))
@@ -119,7 +122,7 @@ impl Source {
     /// How many requests come together.
     #[inline]
     pub(crate) fn batch(&mut self) -> u32 {
-        if self.batch > 1.0 { self.rng.geometric(self.batch) } else { 1 }
+        if self.batch > 1.0 && self.replay.is_none() { self.rng.geometric(self.batch) } else { 1 }
     }
 
     /// Whether what comes next does not depend on the rate of this moment.
