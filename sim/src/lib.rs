@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 #![warn(clippy::wildcard_enum_match_arm, clippy::iter_over_hash_type)]
 
+pub mod faults;
 mod fleet;
 mod heap;
 mod law;
