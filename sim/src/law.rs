@@ -8,6 +8,18 @@ use std::str::FromStr;
 pub enum Law {
     /// The product's own, plain: drop what is over the limit, by the share that is over.
     Ratio,
+    /// A token bucket in each client, refilled by its part of the load.
+    ProxyBucket,
+    /// A central fixed window that every request asks.
+    EnvoyRedis,
+    /// Batch reports to a central fixed window.
+    BatchWindow,
+    /// Batch reports, and a share to reject.
+    BatchRate,
+    /// Batch reports to a central token bucket that may go negative.
+    BatchBucket,
+    /// Leases of capacity.
+    Prefetch,
 }
 
 /// No law has that name.
@@ -20,13 +32,27 @@ pub struct UnknownLaw {
 
 impl Law {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Ratio];
+    pub const ALL: &[Self] = &[
+        Self::Ratio,
+        Self::ProxyBucket,
+        Self::EnvoyRedis,
+        Self::BatchWindow,
+        Self::BatchRate,
+        Self::BatchBucket,
+        Self::Prefetch,
+    ];
 
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Ratio => "ratio",
+            Self::ProxyBucket => "proxy-bucket",
+            Self::EnvoyRedis => "envoy-redis",
+            Self::BatchWindow => "batch-window",
+            Self::BatchRate => "batch-rate",
+            Self::BatchBucket => "batch-bucket",
+            Self::Prefetch => "prefetch",
         }
     }
 

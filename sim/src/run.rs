@@ -8,6 +8,9 @@ use crate::observe::Observer;
 use crate::outcome::{Outcome, Series};
 use crate::product::Product;
 use crate::record::Record;
+use crate::rivals::{
+    Batch, batch_bucket, batch_rate, batch_window, envoy_redis, prefetch, proxy_bucket,
+};
 use crate::scenario::{Problem, Scenario, Switch};
 use crate::setup::Setup;
 use crate::workload::TraceError;
@@ -93,8 +96,33 @@ fn run_as(
         return Err(RunError::NoGuard { law });
     }
     let setup = prepare(scenario, seed)?;
+    let rivals = &scenario.rivals;
     Ok(match law {
         Law::Ratio => run_fleet(&setup, law, Product::new(&setup), progress, observer),
+        Law::ProxyBucket => {
+            let design = proxy_bucket::Law(rivals.proxy_bucket.clone());
+            run_fleet(&setup, law, Batch::new(&setup, design), progress, observer)
+        }
+        Law::EnvoyRedis => {
+            let fleet = envoy_redis::Fleet::new(&setup, &rivals.envoy_redis);
+            run_fleet(&setup, law, fleet, progress, observer)
+        }
+        Law::BatchWindow => {
+            let design = batch_window::Law(rivals.batch_window.clone());
+            run_fleet(&setup, law, Batch::new(&setup, design), progress, observer)
+        }
+        Law::BatchRate => {
+            let design = batch_rate::Law(rivals.batch_rate.clone());
+            run_fleet(&setup, law, Batch::new(&setup, design), progress, observer)
+        }
+        Law::BatchBucket => {
+            let design = batch_bucket::Law(rivals.batch_bucket.clone());
+            run_fleet(&setup, law, Batch::new(&setup, design), progress, observer)
+        }
+        Law::Prefetch => {
+            let fleet = prefetch::Fleet::new(&setup, &rivals.prefetch);
+            run_fleet(&setup, law, fleet, progress, observer)
+        }
     })
 }
 

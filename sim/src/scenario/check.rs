@@ -49,6 +49,9 @@ impl Scenario {
         let mut f = Findings::default();
         self.world(&mut f);
         self.buckets(&mut f);
+        for (field, message) in self.rivals.problems() {
+            f.0.push(Problem { field, message });
+        }
         let all = std::iter::once(&self.workload).chain(&self.more_workloads);
         for (i, workload) in all.enumerate() {
             let prefix = match i {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::values::{DelayMs, Switch, Which};
 use crate::outcome::Measure;
+use crate::rivals::Rivals;
 
 /// A world, what is asked of it, and what goes wrong in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,6 +55,8 @@ pub struct Scenario {
     pub more_workloads: Vec<Workload>,
     /// What goes wrong or changes, and when.
     pub faults: Vec<Fault>,
+    /// The parameters of the other laws.
+    pub rivals: Rivals,
 }
 
 impl Default for Scenario {
@@ -80,6 +83,7 @@ impl Default for Scenario {
             workload: Workload::default(),
             more_workloads: Vec::new(),
             faults: Vec::new(),
+            rivals: Rivals::default(),
         }
     }
 }
