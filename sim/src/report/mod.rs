@@ -12,8 +12,7 @@ mod text;
 mod theme;
 
 use crate::law::Law;
-use crate::outcome::{Outcome, Series};
-use crate::run::Run;
+use crate::outcome::{Measure, Outcome, Series};
 use crate::scenario::Scenario;
 
 pub use summary::{Cell, MessageSummary, Summary};
@@ -60,14 +59,9 @@ impl Comparison {
         Self { scenario, how, laws: Vec::new() }
     }
 
-    /// Adds a run. Laws keep the order in which they first came; the curves are those of a law's
-    /// first run.
-    pub fn add(&mut self, law: Law, run: Run) {
-        let Run { outcome, series } = run;
-        match self.laws.iter_mut().find(|l| l.law == law) {
-            Some(runs) => runs.outcomes.push(outcome),
-            None => self.laws.push(LawRuns { law, outcomes: vec![outcome], series }),
-        }
+    /// Adds the runs of a law, and the curves of the first of them.
+    pub fn add(&mut self, law: Law, outcomes: Vec<Outcome>, series: Series) {
+        self.laws.push(LawRuns { law, outcomes, series });
     }
 
     /// Medians and worst over the seeds, by bucket and, in each, by law.
@@ -99,6 +93,24 @@ impl Comparison {
     /// The seeds of the first law's runs; every law has the same.
     fn seeds(&self) -> Vec<u64> {
         self.laws.first().map_or(Vec::new(), |l| l.outcomes.iter().map(|o| o.seed).collect())
+    }
+}
+
+/// The measures that tell most of a scenario that names none.
+const MEASURES: [Measure; 6] = [
+    Measure::CutMs,
+    Measure::Max1sX,
+    Measure::VolLimitS,
+    Measure::WasteLimitS,
+    Measure::MeanX,
+    Measure::Min1sX,
+];
+
+impl Scenario {
+    /// The measures that tell most here.
+    #[must_use]
+    pub fn telling_measures(&self) -> &[Measure] {
+        if self.measures.is_empty() { &MEASURES } else { &self.measures }
     }
 }
 

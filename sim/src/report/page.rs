@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::plots::{Figure, Place, Plots};
 use super::summary::{Cell, Summary, worse};
-use super::text::{cell, escape, plain, short, title, unit};
+use super::text::{escape, plain, short};
 use super::{Comparison, plots, theme};
 use crate::outcome::Measure;
 use crate::scenario::{Scenario, Shape, Switch, Workload};
@@ -169,7 +169,7 @@ fn measures_table(page: &mut String, summaries: &[&Summary], seeds: usize) {
     }
     page.push_str("<div class=\"scroll\"><table><thead><tr><th>law</th>");
     for measure in Measure::ALL {
-        let (title, unit) = (escape(title(measure)), escape(unit(measure)));
+        let (title, unit) = (escape(measure.title()), escape(measure.unit()));
         let _ = write!(
             page,
             "<th title=\"{}\">{title}<small>{unit}</small></th>",
@@ -182,9 +182,9 @@ fn measures_table(page: &mut String, summaries: &[&Summary], seeds: usize) {
         for measure in Measure::ALL {
             let (median, worst) = summary.cell(measure);
             let best = if is_best(measure, median, summaries) { " class=\"best\"" } else { "" };
-            let _ = write!(page, "<td{best}>{}", escape(&cell(measure, median)));
+            let _ = write!(page, "<td{best}>{}", escape(&measure.cell(median)));
             if seeds > 1 && median != Cell::None {
-                let _ = write!(page, "<small>{}</small>", escape(&cell(measure, worst)));
+                let _ = write!(page, "<small>{}</small>", escape(&measure.cell(worst)));
             }
             page.push_str("</td>");
         }

@@ -4,7 +4,7 @@ use super::axis::{Axis, Scale};
 use super::chart::{Curve, Look, Plot, Point, Span};
 use super::strip::{Row, Strip};
 use super::summary::{Cell, Summary};
-use super::{Comparison, File, LawRuns, text, theme};
+use super::{Comparison, File, LawRuns, theme};
 use crate::outcome::{BucketSeries, Measure, Series};
 use crate::scenario::{Fault, FaultKind, Shape, Which};
 
@@ -57,16 +57,6 @@ const CLOSE_S: (f64, f64) = (-0.4, 3.6);
 const CLOSE_FROM_S: f64 = 8.0;
 /// Values this many times apart need a logarithmic scale.
 const APART_X: f64 = 20.0;
-/// The measures that a scenario shows that names none.
-const MEASURES: [Measure; 6] = [
-    Measure::CutMs,
-    Measure::Max1sX,
-    Measure::VolLimitS,
-    Measure::WasteLimitS,
-    Measure::MeanX,
-    Measure::Min1sX,
-];
-
 impl Drawing {
     pub(super) fn inline(&self) -> String {
         match self {
@@ -151,8 +141,7 @@ impl<'c> OfBucket<'c> {
     }
 
     fn glance(&self, summaries: &[&Summary]) -> Vec<Figure> {
-        let named = &self.comparison.scenario.measures;
-        let measures = if named.is_empty() { &MEASURES[..] } else { named };
+        let measures = self.comparison.scenario.telling_measures();
         let applies = |m: &&Measure| {
             summaries.iter().any(|s| !matches!(s.cell(**m), (Cell::None, Cell::None)))
         };
@@ -178,7 +167,7 @@ impl<'c> OfBucket<'c> {
                     colour: theme::colour(law.law),
                     dots: buckets.filter_map(|b| measure.of(b)).collect(),
                     median: median.value(),
-                    label: text::cell(measure, median),
+                    label: measure.cell(median),
                 }
             })
             .collect();
@@ -217,11 +206,11 @@ impl<'c> OfBucket<'c> {
             | Measure::Sd1sPct => None,
         };
         let told: Vec<String> = rows.iter().map(|r| format!("{} {}", r.name, r.label)).collect();
-        let title = text::title(measure);
-        let unit = text::unit(measure);
+        let title = measure.title();
+        let unit = measure.unit();
         Strip {
             title: format!("{title}, {unit}"),
-            subtitle: format!("{} ({good}{scale})", text::about(measure)),
+            subtitle: format!("{} ({good}{scale})", measure.about()),
             alt: format!("{title} in {unit}, median: {}", told.join(", ")),
             axis,
             rows,

@@ -26,9 +26,12 @@ fn comparison(seeds: std::ops::Range<u64>) -> Comparison {
     let scenario = scenario::parse("small.yaml", SCENARIO, &[]).expect("a scenario");
     let how = Reproduce { command: "sluice sim compare 'small'".into(), version: "1.2.3".into() };
     let mut comparison = Comparison::new(scenario.clone(), how);
-    for seed in seeds {
-        let run = crate::run(&scenario, Law::Ratio, seed, &mut |_| {}).expect("runs");
-        comparison.add(Law::Ratio, run);
+    let run = |seed| crate::run(&scenario, Law::Ratio, seed, &mut |_| {}).expect("runs");
+    let runs: Vec<crate::Run> = seeds.map(run).collect();
+    if let Some(first) = runs.first() {
+        let series = first.series.clone();
+        let outcomes = runs.into_iter().map(|r| r.outcome).collect();
+        comparison.add(Law::Ratio, outcomes, series);
     }
     comparison
 }

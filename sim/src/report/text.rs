@@ -34,70 +34,77 @@ pub(super) fn plain(value: f64) -> String {
     }
 }
 
-/// What a measure is called in a heading.
-pub(super) fn title(measure: Measure) -> &'static str {
-    match measure {
-        Measure::CutMs => "Time to cut",
-        Measure::BandMs => "Time to settle",
-        Measure::PeakX => "Worst 100 ms",
-        Measure::Max1sX => "Worst second",
-        Measure::Min1sX => "Emptiest second",
-        Measure::VolLimitS => "Excess volume",
-        Measure::WasteLimitS => "Waste",
-        Measure::MeanX => "Mean, settled",
-        Measure::Sd100Pct => "Unrest, 100 ms",
-        Measure::Sd1sPct => "Unrest, 1 s",
-        Measure::Jain => "Fairness",
+impl Measure {
+    /// What a measure is called in a heading.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::CutMs => "Time to cut",
+            Self::BandMs => "Time to settle",
+            Self::PeakX => "Worst 100 ms",
+            Self::Max1sX => "Worst second",
+            Self::Min1sX => "Emptiest second",
+            Self::VolLimitS => "Excess volume",
+            Self::WasteLimitS => "Waste",
+            Self::MeanX => "Mean, settled",
+            Self::Sd100Pct => "Unrest, 100 ms",
+            Self::Sd1sPct => "Unrest, 1 s",
+            Self::Jain => "Fairness",
+        }
     }
-}
 
-/// Its unit.
-pub(super) fn unit(measure: Measure) -> &'static str {
-    match measure {
-        Measure::CutMs | Measure::BandMs => "ms",
-        Measure::PeakX | Measure::Max1sX | Measure::MeanX => "× limit",
-        Measure::Min1sX => "× due",
-        Measure::VolLimitS | Measure::WasteLimitS => "s of limit",
-        Measure::Sd100Pct | Measure::Sd1sPct => "% of limit",
-        Measure::Jain => "Jain",
+    /// Its unit.
+    #[must_use]
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::CutMs | Self::BandMs => "ms",
+            Self::PeakX | Self::Max1sX | Self::MeanX => "× limit",
+            Self::Min1sX => "× due",
+            Self::VolLimitS | Self::WasteLimitS => "s of limit",
+            Self::Sd100Pct | Self::Sd1sPct => "% of limit",
+            Self::Jain => "Jain",
+        }
     }
-}
 
-/// What it says, in a line.
-pub(super) fn about(measure: Measure) -> &'static str {
-    match measure {
-        Measure::CutMs => "until 50 ms are at most 1.1 times the limit",
-        Measure::BandMs => "until every 300 ms stay within 5 % for 3 s",
-        Measure::PeakX => "the most let through in any 100 ms",
-        Measure::Max1sX => "the most let through in any second",
-        Measure::Min1sX => "the least let through in any second, of what was due",
-        Measure::VolLimitS => "how far the output ran ahead of the limit",
-        Measure::WasteLimitS => "what was due in the first 10 s and held back",
-        Measure::MeanX => "let through once things have settled",
-        Measure::Sd100Pct => "standard deviation of windows of 100 ms",
-        Measure::Sd1sPct => "standard deviation of windows of a second",
-        Measure::Jain => "of the clients' admitted shares; 1 is fair",
+    /// What it says, in a line.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::CutMs => "until 50 ms are at most 1.1 times the limit",
+            Self::BandMs => "until every 300 ms stay within 5 % for 3 s",
+            Self::PeakX => "the most let through in any 100 ms",
+            Self::Max1sX => "the most let through in any second",
+            Self::Min1sX => "the least let through in any second, of what was due",
+            Self::VolLimitS => "how far the output ran ahead of the limit",
+            Self::WasteLimitS => "what was due in the first 10 s and held back",
+            Self::MeanX => "let through once things have settled",
+            Self::Sd100Pct => "standard deviation of windows of 100 ms",
+            Self::Sd1sPct => "standard deviation of windows of a second",
+            Self::Jain => "of the clients' admitted shares; 1 is fair",
+        }
     }
-}
 
-/// A value with the digits that its measure deserves.
-pub(super) fn value(measure: Measure, value: f64) -> String {
-    match measure {
-        Measure::CutMs | Measure::BandMs => format!("{value:.0}"),
-        Measure::PeakX | Measure::Max1sX | Measure::Min1sX => format!("{value:.2}"),
-        Measure::MeanX | Measure::Jain => format!("{value:.3}"),
-        Measure::VolLimitS | Measure::WasteLimitS if value >= 9.995 => format!("{value:.1}"),
-        Measure::VolLimitS | Measure::WasteLimitS => format!("{value:.2}"),
-        Measure::Sd100Pct | Measure::Sd1sPct => format!("{value:.1}"),
+    /// A value with the digits that its measure deserves.
+    #[must_use]
+    pub fn format(self, value: f64) -> String {
+        match self {
+            Self::CutMs | Self::BandMs => format!("{value:.0}"),
+            Self::PeakX | Self::Max1sX | Self::Min1sX => format!("{value:.2}"),
+            Self::MeanX | Self::Jain => format!("{value:.3}"),
+            Self::VolLimitS | Self::WasteLimitS if value >= 9.995 => format!("{value:.1}"),
+            Self::VolLimitS | Self::WasteLimitS => format!("{value:.2}"),
+            Self::Sd100Pct | Self::Sd1sPct => format!("{value:.1}"),
+        }
     }
-}
 
-/// A cell of a table.
-pub(super) fn cell(measure: Measure, cell: Cell) -> String {
-    match cell {
-        Cell::Is(number) => value(measure, number),
-        Cell::Never => "never".into(),
-        Cell::None => "–".into(),
+    /// A cell of a table.
+    #[must_use]
+    pub fn cell(self, cell: Cell) -> String {
+        match cell {
+            Cell::Is(number) => self.format(number),
+            Cell::Never => "never".into(),
+            Cell::None => "–".into(),
+        }
     }
 }
 
@@ -135,9 +142,9 @@ mod tests {
 
     #[test]
     fn cells_say_never_and_nothing() {
-        assert_eq!(cell(Measure::CutMs, Cell::Is(2490.4)), "2490");
-        assert_eq!(cell(Measure::VolLimitS, Cell::Is(22.449)), "22.4");
-        assert_eq!(cell(Measure::BandMs, Cell::Never), "never");
-        assert_eq!(cell(Measure::Jain, Cell::None), "–");
+        assert_eq!(Measure::CutMs.cell(Cell::Is(2490.4)), "2490");
+        assert_eq!(Measure::VolLimitS.cell(Cell::Is(22.449)), "22.4");
+        assert_eq!(Measure::BandMs.cell(Cell::Never), "never");
+        assert_eq!(Measure::Jain.cell(Cell::None), "–");
     }
 }
