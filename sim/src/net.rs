@@ -100,6 +100,8 @@ pub struct Net<'o, M> {
     /// Answers to requests that were decided [`Verdict::Later`].
     pub(crate) answered: Vec<(Ask, Verdict)>,
     envelopes: Vec<Option<Envelope<M>>>,
+    /// What waits for the end of a cut of the link above a node, in one direction.
+    waiting: Vec<(NodeId, Way, Envelope<M>)>,
     free: Vec<u32>,
     hops: [(Duration, Duration); 2],
     fifo: bool,
@@ -137,6 +139,7 @@ impl<'o, M: Traced + Clone> Net<'o, M> {
             observer,
             answered: Vec::new(),
             envelopes: Vec::new(),
+            waiting: Vec::new(),
             free: Vec::new(),
             hops: [hop(&hops.client_aggregator_ms), hop(&hops.aggregator_controller_ms)],
             fifo: hops.order == Order::Fifo,
@@ -215,7 +218,8 @@ impl<'o, M: Traced + Clone> Net<'o, M> {
         self.send_as(from, to, message, true);
     }
 
-    /// Sends what a stream brings whole and in order, or breaks: it is lost only on a cut.
+    /// Sends what a stream brings whole and in order, or breaks: on a cut it waits until that is over
+    /// (by then the stream may have been given up).
     pub fn send_surely(&mut self, from: NodeId, to: NodeId, message: M) {
         self.send_as(from, to, message, false);
     }
@@ -235,6 +239,10 @@ impl<'o, M: Traced + Clone> Net<'o, M> {
         let mut lost = self.is_cut(lower, way);
         if let (true, Some(middle)) = (is_direct, middle) {
             lost |= self.is_cut(middle, way);
+        }
+        if lost && !may_be_lost {
+            self.waiting.push((lower, way, Envelope { from, to, message }));
+            return;
         }
         lost |= may_be_lost && self.is_lost(lower, way);
         if lost {
@@ -356,6 +364,14 @@ impl<'o, M: Traced + Clone> Net<'o, M> {
         }
         let is_cut = link.up.cuts + link.down.cuts > 0;
         link.cut_since = if is_cut { link.cut_since.or(Some(now)) } else { None };
+        for (lower, way, envelope) in std::mem::take(&mut self.waiting) {
+            if self.is_cut(lower, way) {
+                self.waiting.push((lower, way, envelope));
+            } else {
+                let at = self.arrival(lower, way, false, false);
+                self.put(at, envelope);
+            }
+        }
         self.tell(lower, if begins { NodeChange::LinkWorse } else { NodeChange::LinkBetter });
     }
 
