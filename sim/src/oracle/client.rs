@@ -25,6 +25,10 @@ pub(super) struct Rules {
     pub(super) ramp: u64,
     /// How far a clock may be off, as a share.
     pub(super) drift: f64,
+    /// How far clocks may jump ahead, all jumps together.
+    pub(super) jump: u64,
+    /// How long it takes until what a client reports comes back as a directive.
+    pub(super) news: u64,
 }
 
 impl Rules {
@@ -35,7 +39,7 @@ impl Rules {
         (local as f64 / (1.0 - self.drift)) as u64
     }
 
-    /// The shortest that it may be.
+    /// The shortest that it may be, but for jumps.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a span")]
     #[expect(clippy::cast_precision_loss, reason = "a span")]
     fn at_least(self, local: u64) -> u64 {
@@ -50,6 +54,12 @@ struct KeyModel {
     newest: (Term, u64),
     told: Option<Told>,
     tokens: Option<Tokens>,
+    /// When it was asked for first under this configuration.
+    asked: Option<u64>,
+    /// When it was asked for last.
+    asked_last: Option<u64>,
+    /// When it was asked for after a long pause.
+    woke: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +118,10 @@ pub(super) struct ClientModel {
     /// How many pauses overlap.
     pauses: u32,
     heard: u64,
+    /// Until when control was lost, the last time that it was.
+    found_again: Option<u64>,
+    /// When its clock jumped last.
+    jumped: Option<u64>,
     started: u64,
     pub(super) configured: bool,
     pub(super) services: BTreeMap<Name, Arc<ServiceBuckets>>,
@@ -127,6 +141,8 @@ impl ClientModel {
             agent_paused_since: None,
             pauses: 0,
             heard: now,
+            found_again: None,
+            jumped: None,
             started: now,
             configured: false,
             services: BTreeMap::new(),
@@ -148,17 +164,28 @@ impl ClientModel {
         };
     }
 
+    pub(super) fn clock_changed(&mut self, now: u64) {
+        self.jumped = Some(now);
+    }
+
+    /// Whether a span on the client's clock may be over by now.
+    fn may_be_over(&self, rules: Rules, now: u64, since: u64, span: u64) -> bool {
+        let jump = if self.jumped.is_some_and(|at| at >= since) { rules.jump } else { 0 };
+        now + jump + LOOK_LATE_NS >= since + rules.at_least(span)
+    }
+
     pub(super) fn opened(&mut self, number: u32) {
         self.sender.open(number);
         self.keys.values_mut().for_each(|key| key.newest = (0, 0));
     }
 
     /// A configuration arrived. Whether it is to be taken.
-    pub(super) fn configure(&mut self, now: u64, new: &Configuration) -> bool {
+    pub(super) fn configure(&mut self, rules: Rules, now: u64, new: &Configuration) -> bool {
         if new.term < self.term {
             return false;
         }
-        (self.term, self.heard) = (new.term, now);
+        self.term = new.term;
+        self.hear(rules, now);
         if new.version < self.version || (!new.full && new.version == self.version) {
             return false;
         }
@@ -173,6 +200,23 @@ impl ClientModel {
         }
         (self.version, self.configured) = (new.version, true);
         true
+    }
+
+    /// From here on each key's token bucket is that of the limit in force now.
+    pub(super) fn change_tokens(&mut self, directory: &Directory, rules: Rules, now: u64) {
+        let limits: Vec<(Thing, Limit)> = self
+            .keys
+            .keys()
+            .filter_map(|key| {
+                let bucket = directory.bucket_of(*key)?;
+                Some((*key, self.limit(directory, Hit { bucket, key: *key })?))
+            })
+            .collect();
+        for (key, limit) in limits {
+            if let Some(tokens) = self.keys.get_mut(&key).and_then(|k| k.tokens.as_mut()) {
+                tokens.advance(limit, now, rules.drift);
+            }
+        }
     }
 
     /// Keys of services that are gone are forgotten with all that was told of them.
@@ -197,8 +241,36 @@ impl ClientModel {
         key.told = Some(Told { admit: directive.admit, arrived: now, ttl });
     }
 
+    /// A key is asked for. Whether it may not have a place of its own yet, because it was not
+    /// asked for before the agent looked last, and whether nobody can have said anything of it yet,
+    /// because it was not asked for long.
+    pub(super) fn ask(
+        &mut self,
+        directory: &Directory,
+        rules: Rules,
+        now: u64,
+        hit: Hit,
+    ) -> (bool, bool) {
+        if self.limit(directory, hit).is_none() {
+            return (true, true);
+        }
+        let key = self.keys.entry(hit.key).or_default();
+        let first = *key.asked.get_or_insert(now);
+        let pause = key.asked_last.map_or(u64::MAX, |last| now - last);
+        key.asked_last = Some(now);
+        if pause >= rules.ttl / 2 {
+            key.woke = now;
+        }
+        let told = key.told.is_some_and(|t| now < t.arrived + rules.at_least(t.ttl));
+        let unheard = !told && now <= key.woke + rules.news;
+        (now <= first + LOOK_LATE_NS, unheard)
+    }
+
     /// A sign of life arrived.
-    pub(super) fn hear(&mut self, now: u64) {
+    pub(super) fn hear(&mut self, rules: Rules, now: u64) {
+        if self.may_be_over(rules, now, self.heard, rules.ttl) {
+            self.found_again = Some(now);
+        }
         self.heard = now;
     }
 
@@ -237,7 +309,8 @@ impl ClientModel {
             None => 0,
         };
         let closes = on_loss != OnControlLoss::Open;
-        if let Some(told) = key.told {
+        let told = key.told;
+        if let Some(told) = told {
             let over = told.arrived + rules.at_most(told.ttl) + LOOK_LATE_NS;
             let drops = told.admit != AdmitRatio::ALL;
             if drops && now <= over {
@@ -246,12 +319,14 @@ impl ClientModel {
             if drops && now <= (over + rules.at_most(rules.ramp)).max(stands) {
                 return Some("the ramp after a directive");
             }
-            let ran_out = now + LOOK_LATE_NS >= told.arrived + rules.at_least(told.ttl);
+            let ran_out = self.may_be_over(rules, now, told.arrived, told.ttl);
             if ran_out && closes && (drops || on_loss != OnControlLoss::Last) {
                 return Some("on_control_loss");
             }
         }
-        let lost = now + LOOK_LATE_NS >= self.heard.max(self.started) + rules.at_least(rules.ttl);
+        let lost = self.may_be_over(rules, now, self.heard.max(self.started), rules.ttl);
+        // The agent follows at its next look.
+        let lost = lost || self.found_again.is_some_and(|at| now <= at + LOOK_LATE_NS);
         let paused = self.agent_paused_since.is_some();
         if on_loss != OnControlLoss::Last && closes && (lost || paused) {
             return Some("on_control_loss");

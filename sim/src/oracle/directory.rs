@@ -123,6 +123,11 @@ impl Directory {
         }
     }
 
+    /// Whether it is the key of one value of a bucket.
+    pub(super) fn is_value(&self, thing: Thing) -> bool {
+        matches!(&self.things[thing], What::Key(key) if matches!(key.values, KeyValues::Each(_)))
+    }
+
     /// The bucket of a key.
     pub(super) fn bucket_of(&self, thing: Thing) -> Option<BucketId> {
         let What::Key(key) = &self.things[thing] else { return None };

@@ -20,7 +20,14 @@ impl Oracle {
         let (place, zone) = (ask.client as usize, self.topology.zone_of(ask.client as usize));
         let asked = &self.directory.kinds[ask.workload as usize][ask.kind as usize];
         self.clients[place].count(&self.directory, self.rules, at, asked, verdict);
-        self.settle.count(&self.directory, self.topology, (at, zone), asked, verdict);
+        for hit in &asked.hits {
+            let (new, unheard) = self.clients[place].ask(&self.directory, self.rules, at, *hit);
+            // A new value is counted with all that have no key of their own, and not limited.
+            if new && self.directory.is_value(hit.key) {
+                continue;
+            }
+            self.settle.count(&self.directory, self.topology, (at, zone), *hit, (verdict, unheard));
+        }
     }
 
     fn judge_drop(&mut self, at: u64, ask: &Ask, by: BucketId) {

@@ -180,7 +180,14 @@ impl Oracle {
 fn rules(scenario: &Scenario) -> Rules {
     let clocks = scenario.faults.iter().filter(|f| f.fault == FaultKind::Clock);
     let drift = clocks.map(|f| f.drift_ppm.abs() / 1e6).fold(0.0, f64::max);
-    Rules { ttl: nanos(scenario.ttl_s), ramp: nanos(scenario.ramp_s), drift }
+    let clocks = scenario.faults.iter().filter(|f| f.fault == FaultKind::Clock);
+    let jump = nanos(clocks.map(|f| f.skew_ms / 1000.0).sum());
+    let hops = [scenario.hops.client_aggregator_ms, scenario.hops.aggregator_controller_ms];
+    let trip_s = hops.iter().map(|hop| 2.0 * hop.to_ms() / 1000.0).sum::<f64>();
+    #[expect(clippy::cast_precision_loss, reason = "a tick")]
+    let ticks_s = 3.0 * scenario.tick_ms as f64 / 1000.0;
+    let (ttl, ramp) = (nanos(scenario.ttl_s), nanos(scenario.ramp_s));
+    Rules { ttl, ramp, drift, jump, news: nanos(trip_s + ticks_s + 0.2) }
 }
 
 /// The end of traffic stands in a scenario as a load of nothing for all clients and for good.

@@ -12,6 +12,8 @@
 //!   credited and what was admitted too much is not, which adds at most
 //!   `0.6 r sqrt(tick / spend)`, `spend = max(2 s, 4 ticks)`; and close to the limit a ratio that
 //!   is too low is not made up for by one that is too high, which costs at most `0.4 r`.
+//! - a client that did not ask for a key for long is told of it only once it has: what goes through
+//!   until then is counted apart and allowed on top.
 //!
 //! Where a tick sees fewer than four requests nothing can be said, and nothing is.
 
@@ -19,7 +21,7 @@ use std::collections::BTreeMap;
 
 use sluicegate_model::{Limit, Mode, Scope};
 
-use super::directory::{Asked, Directory, Thing};
+use super::directory::{Directory, Hit, Thing};
 use crate::node::Topology;
 use crate::observe::Verdict;
 use crate::scenario::{Scenario, Shape};
@@ -37,6 +39,7 @@ type Unit = (Thing, usize);
 struct Bins {
     matched: Vec<u32>,
     charged: Vec<u32>,
+    unheard: Vec<u32>,
 }
 
 /// What went through, by key and unit, over time.
@@ -91,30 +94,30 @@ impl Settle {
         directory: &Directory,
         topology: Topology,
         (at, zone): (u64, usize),
-        asked: &Asked,
-        verdict: Verdict,
+        hit: Hit,
+        (verdict, unheard): (Verdict, bool),
     ) {
-        for hit in &asked.hits {
-            let facts = &directory.buckets[hit.bucket.0 as usize];
-            let unit = match facts.scope {
-                Scope::Zone => zone,
-                Scope::Region | Scope::Global => topology.region_of(zone),
-            };
-            let bins = self.bins.entry((hit.key, unit)).or_default();
-            let place = usize::try_from(at / BIN_NS).unwrap_or(usize::MAX);
-            if bins.matched.len() <= place {
-                bins.matched.resize(place + 1, 0);
-                bins.charged.resize(place + 1, 0);
-            }
-            bins.matched[place] += 1;
-            let charged = verdict.is_admitted() && verdict != Verdict::WouldDrop(hit.bucket);
-            bins.charged[place] += u32::from(charged);
+        let facts = &directory.buckets[hit.bucket.0 as usize];
+        let unit = match facts.scope {
+            Scope::Zone => zone,
+            Scope::Region | Scope::Global => topology.region_of(zone),
+        };
+        let bins = self.bins.entry((hit.key, unit)).or_default();
+        let place = usize::try_from(at / BIN_NS).unwrap_or(usize::MAX);
+        if bins.matched.len() <= place {
+            bins.matched.resize(place + 1, 0);
+            bins.charged.resize(place + 1, 0);
+            bins.unheard.resize(place + 1, 0);
         }
+        bins.matched[place] += 1;
+        let charged = verdict.is_admitted() && verdict != Verdict::WouldDrop(hit.bucket);
+        bins.charged[place] += u32::from(charged);
+        bins.unheard[place] += u32::from(charged && unheard);
     }
 
     /// Requests a second of a key in a span.
-    fn rates(&self, unit: Unit, (from, until): (u64, u64)) -> (f64, f64) {
-        let Some(bins) = self.bins.get(&unit) else { return (0.0, 0.0) };
+    fn rates(&self, unit: Unit, (from, until): (u64, u64)) -> [f64; 3] {
+        let Some(bins) = self.bins.get(&unit) else { return [0.0; 3] };
         let place = |at: u64| usize::try_from(at.div_ceil(BIN_NS)).unwrap_or(usize::MAX);
         let (from, until) = (place(from), place(until));
         let sum = |bins: &[u32]| {
@@ -123,7 +126,7 @@ impl Settle {
         };
         #[expect(clippy::cast_precision_loss, reason = "bins of one run")]
         let span_s = until.saturating_sub(from) as f64 * BIN_NS as f64 / 1e9;
-        (sum(&bins.matched) / span_s, sum(&bins.charged) / span_s)
+        [&bins.matched, &bins.charged, &bins.unheard].map(|bins| sum(bins) / span_s)
     }
 
     /// Every key that can be held against its limit over a span, and how many cannot.
@@ -161,14 +164,21 @@ impl Settle {
             for asked in kinds.iter().filter(|a| a.hits.iter().any(|h| h.key == thing)) {
                 scatter = scatter.max((*steady)?);
                 let others = asked.hits.iter().filter(|h| h.key != thing);
+                let mode = |key: Thing| {
+                    directory.bucket_of(key).map(|b| directory.buckets[b.0 as usize].mode)
+                };
                 for other in others {
+                    // An outcome names one shadow bucket only.
+                    if mode(other.key) == Some(Mode::Shadow) && mode(thing) == Some(Mode::Shadow) {
+                        return None;
+                    }
                     if !self.is_slack(directory, limits, other.key, span)? {
                         return None;
                     }
                 }
             }
         }
-        let (offered, admitted) = self.rates((thing, unit), span);
+        let [offered, admitted, unheard] = self.rates((thing, unit), span);
         #[expect(clippy::cast_precision_loss, reason = "a span")]
         let span_s = (span.1 - span.0) as f64 / 1e9;
         let limit = tokens.rate_rps();
@@ -195,7 +205,12 @@ impl Settle {
         let sigma = (by_chance + by_ratio).sqrt();
         let credited =
             (0.6 * r * (self.tick_s / spend_s).sqrt() * limit).min(tokens.depth() / spend_s);
-        one.most = 1.05 * limit + 3.0 * sigma + tokens.depth() / span_s + limit * r * r + credited;
+        one.most = 1.05 * limit
+            + 3.0 * sigma
+            + tokens.depth() / span_s
+            + limit * r * r
+            + credited
+            + unheard;
         let cut = if offered < (1.0 + 3.0 * r) * limit { 0.4 * r * expected } else { 0.0 };
         one.least = (0.95 * expected - 3.0 * sigma - cut).max(0.0);
         Some(one)
@@ -215,7 +230,7 @@ impl Settle {
         }
         let Limit::Tokens(tokens) = limits(thing)? else { return Some(true) };
         let units = self.bins.keys().filter(|u| u.0 == thing);
-        let most = units.map(|u| self.rates(*u, span).0).fold(0.0, f64::max);
+        let most = units.map(|u| self.rates(*u, span)[0]).fold(0.0, f64::max);
         Some(most <= SLACK * tokens.rate_rps())
     }
 }

@@ -155,9 +155,13 @@ impl Observer for Oracle {
                     self.clients[node.0 as usize].pause(at, begins);
                 }
             }
+            NodeChange::ClockChanged => {
+                if self.above(node).is_none() {
+                    self.clients[node.0 as usize].clock_changed(at);
+                }
+            }
             NodeChange::Opened
             | NodeChange::Closed
-            | NodeChange::ClockChanged
             | NodeChange::LinkWorse
             | NodeChange::LinkBetter => {}
         }
@@ -221,11 +225,12 @@ impl Oracle {
         let known = before + report.new_keys.len();
         let ids: BTreeSet<u32> = report.entries.iter().map(|e| e.key).collect();
         let (entries, names) = (report.entries.len(), report.new_keys.len());
-        let holds =
-            ids.len() == entries && entries <= known && names <= self.directory.things.len();
+        let named: BTreeSet<u32> = report.new_keys.iter().map(|k| k.0).collect();
+        let holds = ids.len() == entries && entries <= known && named.len() == names;
         self.check(holds, (Invariant::I9, at, from), || {
-            let found = format!("{entries} entries for {} ids, {names} names", ids.len());
-            (format!("a report of at most one entry for each of {known} ids"), found)
+            let (few, fewer) = (ids.len(), named.len());
+            let found = format!("{entries} entries for {few} ids, {names} names for {fewer}");
+            (format!("a report of at most one entry and name for each of {known} ids"), found)
         });
         for entry in &report.entries {
             self.judge_counts(at, from, &entry.counts, || format!("an entry of id {}", entry.key));
@@ -306,8 +311,9 @@ impl Oracle {
     fn told_client(&mut self, at: u64, place: usize, message: &Down) {
         match message {
             Down::Configuration(configuration) => {
-                if self.clients[place].configure(at, configuration) {
+                if self.clients[place].configure(self.rules, at, configuration) {
                     self.clients[place].forget_gone(&self.directory);
+                    self.clients[place].change_tokens(&self.directory, self.rules, at);
                     self.disturb(at);
                 }
             }
@@ -325,7 +331,7 @@ impl Oracle {
                     }
                 }
                 if valid {
-                    client.hear(at);
+                    client.hear(self.rules, at);
                 }
             }
         }
