@@ -1,6 +1,7 @@
 //! `sluice sim`: worlds in virtual time, run, compared and broken on purpose.
 
 mod compare;
+mod faults;
 mod list;
 mod named;
 mod pool;
@@ -10,6 +11,7 @@ mod text;
 use clap::{Args, Subcommand};
 
 use self::compare::CompareArgs;
+use self::faults::FaultsArgs;
 use self::list::ListArgs;
 use self::run::RunArgs;
 use crate::exit::Ended;
@@ -31,6 +33,7 @@ enum Command {
     List(ListArgs),
     Run(RunArgs),
     Compare(CompareArgs),
+    Faults(FaultsArgs),
 }
 
 /// Runs the command.
@@ -39,5 +42,6 @@ pub(crate) fn run(args: SimArgs) -> Ended {
         Command::List(args) => list::run(args),
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Faults(args) => faults::run(args),
     }
 }

@@ -76,6 +76,10 @@ impl Seeds {
         self.0.clone()
     }
 
+    pub(super) fn is_one(&self) -> bool {
+        self.0.start() == self.0.end()
+    }
+
     pub(super) fn first(&self) -> u64 {
         *self.0.start()
     }
