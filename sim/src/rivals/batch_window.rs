@@ -11,8 +11,8 @@
 
 use super::design::{Design, Sum};
 use super::keys::Bound;
-use super::window::{FixedWindow, quota};
 use super::parameters::{BatchWindow, Route};
+use super::window::{FixedWindow, quota};
 use crate::random::Rng;
 
 use crate::trace::Trace;

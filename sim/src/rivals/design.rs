@@ -1,9 +1,9 @@
 //! What designs with batch reports differ in. The reports themselves, and who tells whom, are in
 //! [`super::batch`].
 
-use crate::random::Rng;
 use super::keys::Bound;
 use super::parameters::Route;
+use crate::random::Rng;
 use crate::trace::Trace;
 
 /// A design whose clients decide by themselves and report what they did at intervals, and whose

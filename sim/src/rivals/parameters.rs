@@ -157,8 +157,8 @@ impl Default for Prefetch {
             refresh_ms: 1000,
             lease_ms: 10_000,
             learning_ms: 10_000,
-            burst_ms: 100,
-            headroom_x: 1.2,
+            burst_ms: 500,
+            headroom_x: 1.5,
             sharing: Sharing::Proportional,
         }
     }

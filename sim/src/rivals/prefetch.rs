@@ -9,7 +9,8 @@
 //! just started grants everybody what they say they have.
 //!
 //! Parameters: `rivals.prefetch.refresh_ms`, `.lease_ms`, `.learning_ms`, `.burst_ms`, `.headroom_x`,
-//! `.sharing`. Doorman's own leases are minutes long; the defaults favour it. Until its first lease
+//! `.sharing`. Doorman's own leases are minutes long; the defaults favour it. Clients of a few requests
+//! an interval need headroom and burst, or they drop what no limit asks for. Until its first lease
 //! of a key, a client admits everything.
 
 use std::collections::BTreeMap;
@@ -194,9 +195,7 @@ impl Fleet {
     /// What an aggregator asks for.
     fn server_wants(&self, server: NodeId, now: u64) -> Vec<Want> {
         let all = (0..).zip(&self.servers[self.place(server)].keys);
-        let open = all.filter(|(key, holders)| {
-            !holders.is_empty() && self.passes_on(server, *key)
-        });
+        let open = all.filter(|(key, holders)| !holders.is_empty() && self.passes_on(server, *key));
         let leases = &self.nodes[server.0 as usize].leases;
         open.map(|(key, holders)| Want {
             key,
