@@ -136,7 +136,11 @@ impl Keys {
                 }
                 KeyEvent::Changed(key) => {
                     let rested = self.is_resting(key);
-                    self.wake(keeper, key, moment);
+                    let place = self.wake(keeper, key, moment);
+                    if let Some(place) = place.filter(|_| !rested) {
+                        // What passed since the last look passed under the old limit.
+                        self.visit(place, keeper, ledger, moment);
+                    }
                     self.change(keeper, key, moment);
                     if rested {
                         self.fresh.push(key);
