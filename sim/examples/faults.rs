@@ -1,4 +1,4 @@
-//! Runs the worlds of a range of seeds: `faults FIRST END`.
+//! Runs the worlds of a range of seeds, `faults FIRST END`, or shows one, `faults SEED 0`.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_sim::{Law, faults};

@@ -80,7 +80,7 @@ impl fmt::Display for Failure {
             }
             Cause::World(problem) => write!(f, "seed {seed}: no such world: {problem}")?,
         }
-        write!(f, "\n  replay: sluice sim faults --law {law} --seeds {seed}")
+        write!(f, "\n  replay: sluice sim faults --law {law} --seeds {seed}..{}", seed + 1)
     }
 }
 

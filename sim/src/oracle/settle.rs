@@ -138,7 +138,7 @@ impl Settle {
     ) -> (Vec<Held>, u64) {
         let mut held = Vec::new();
         let mut skipped = 0;
-        for (unit, _) in &self.bins {
+        for unit in self.bins.keys() {
             let Some(bucket) = directory.bucket_of(unit.0) else { continue };
             if directory.buckets[bucket.0 as usize].mode == Mode::Observe {
                 continue;
