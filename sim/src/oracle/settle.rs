@@ -15,6 +15,9 @@
 //! - a client that did not ask for a key for long is told of it only once it has: what goes through
 //!   until then is counted apart and allowed on top.
 //!
+//! Of a key whose requests other buckets drop as well, only the upper bound is asked, with `r` of the
+//! limit's own rate: how much is offered to it depends on what the others do.
+//!
 //! Where a tick sees fewer than four requests nothing can be said, and nothing is.
 
 use std::collections::BTreeMap;
@@ -160,6 +163,7 @@ impl Settle {
     ) -> Option<Held> {
         let Limit::Tokens(tokens) = limits(thing)? else { return None };
         let mut scatter: f64 = 1.0;
+        let mut shared = false;
         for (kinds, steady) in directory.kinds.iter().zip(&self.steady) {
             for asked in kinds.iter().filter(|a| a.hits.iter().any(|h| h.key == thing)) {
                 scatter = scatter.max((*steady)?);
@@ -172,9 +176,7 @@ impl Settle {
                     if mode(other.key) == Some(Mode::Shadow) && mode(thing) == Some(Mode::Shadow) {
                         return None;
                     }
-                    if !self.is_slack(directory, limits, other.key, span)? {
-                        return None;
-                    }
+                    shared |= !self.is_slack(directory, limits, other.key, span)?;
                 }
             }
         }
@@ -198,7 +200,12 @@ impl Settle {
             return None;
         }
         let expected = limit.min(offered);
-        let r = (scatter / (offered * self.tick_s)).sqrt();
+        // What others drop is not offered to this one; how much that is depends on their ratios.
+        let seen = if shared { expected } else { offered };
+        if seen * self.tick_s < LEAST_PER_TICK {
+            return None;
+        }
+        let r = (scatter / (seen * self.tick_s)).sqrt();
         let spend_s = (4.0 * self.tick_s).max(2.0);
         let by_chance = scatter * expected / span_s;
         let by_ratio = (expected * r).powi(2) * 2.0 * self.tick_s / span_s;
@@ -212,7 +219,7 @@ impl Settle {
             + credited
             + unheard;
         let cut = if offered < (1.0 + 3.0 * r) * limit { 0.4 * r * expected } else { 0.0 };
-        one.least = (0.95 * expected - 3.0 * sigma - cut).max(0.0);
+        one.least = if shared { 0.0 } else { (0.95 * expected - 3.0 * sigma - cut).max(0.0) };
         Some(one)
     }
 
