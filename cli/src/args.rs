@@ -8,8 +8,9 @@ use crate::exit::Ended;
 use crate::explain::ExplainArgs;
 use crate::load::LoadArgs;
 use crate::node::{AggregatorArgs, ControllerArgs, SidecarArgs};
+use crate::sim::SimArgs;
 use crate::status::StatusArgs;
-use crate::{check, demo, explain, load, node, status};
+use crate::{check, demo, explain, load, node, sim, status};
 
 /// Rate limits for a whole fleet, decided inside the process that sends the request
 #[derive(Debug, Parser)]
@@ -34,6 +35,7 @@ enum Command {
     Check(CheckArgs),
     Explain(ExplainArgs),
     Load(Box<LoadArgs>),
+    Sim(SimArgs),
     Status(StatusArgs),
 }
 
@@ -48,6 +50,7 @@ impl Cli {
             Command::Check(args) => check::run(args),
             Command::Explain(args) => explain::run(args),
             Command::Load(args) => load::run(*args),
+            Command::Sim(args) => sim::run(args),
             Command::Status(args) => status::run(args),
         }
     }

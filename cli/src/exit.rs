@@ -11,6 +11,8 @@ pub(crate) enum Failure {
     BadInput(anyhow::Error),
     /// Bad input that the command has already described in full.
     Described,
+    /// Doing it found something wrong, which the command has already told.
+    Told,
 }
 
 /// What every command returns.
@@ -25,7 +27,7 @@ impl Failure {
     /// The exit code that says so.
     pub(crate) fn code(&self) -> ExitCode {
         match self {
-            Self::AtWork(_) => ExitCode::from(1),
+            Self::AtWork(_) | Self::Told => ExitCode::from(1),
             Self::BadInput(_) | Self::Described => ExitCode::from(2),
         }
     }
@@ -34,7 +36,7 @@ impl Failure {
     pub(crate) fn text(&self) -> Option<String> {
         match self {
             Self::AtWork(error) | Self::BadInput(error) => Some(format!("{error:#}")),
-            Self::Described => None,
+            Self::Described | Self::Told => None,
         }
     }
 
@@ -73,5 +75,6 @@ mod tests {
         let error = anyhow::anyhow!("refused").context("cannot listen");
         assert_eq!(Failure::AtWork(error).text().as_deref(), Some("cannot listen: refused"));
         assert_eq!(Failure::Described.text(), None);
+        assert_eq!(Failure::Told.text(), None);
     }
 }

@@ -12,10 +12,12 @@ mod load;
 mod logs;
 mod node;
 mod output;
+mod progress;
 mod ready;
 #[cfg(test)]
 mod reference;
 mod signals;
+mod sim;
 mod status;
 mod table;
 

@@ -1,47 +1,28 @@
-//! The progress of a load for whoever watches: a bar with the time left on a terminal, nothing
-//! elsewhere.
+//! The progress of a load for whoever watches: a bar with the time left and the rates of now.
 
-use std::time::{Duration, Instant};
-
-use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
 
 use super::stats::Tally;
-use crate::clock;
-
-const REDRAW: Duration = Duration::from_millis(200);
+use crate::progress::{Bar, left};
 
 /// What is drawn.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    bar: ProgressBar,
-    drawn: Instant,
+    bar: Bar,
     before: (Duration, Tally),
 }
 
 impl Progress {
     /// For a load of that length; a load without one shows only how far it is.
     pub(crate) fn new(length: Option<Duration>) -> Self {
-        let bar = match length {
-            Some(length) => ProgressBar::new(millis(length)),
-            None => ProgressBar::no_length(),
-        };
-        let template = match length {
-            Some(_) => "{bar:30} {msg}",
-            None => "{spinner} {msg}",
-        };
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        Self { bar, drawn: clock::now(), before: (Duration::ZERO, Tally::default()) }
+        Self { bar: Bar::new(length.map(millis)), before: (Duration::ZERO, Tally::default()) }
     }
 
     /// Shows the state `elapsed` after the start, if it is time to.
     pub(crate) fn show(&mut self, elapsed: Duration, total: &Tally) {
-        if self.bar.is_hidden() || self.drawn.elapsed() < REDRAW {
+        if !self.bar.is_due() {
             return;
         }
-        self.drawn = clock::now();
-        self.bar.set_position(millis(elapsed));
         let (before, tally) = self.before;
         let over = elapsed.saturating_sub(before);
         if over.is_zero() {
@@ -49,20 +30,18 @@ impl Progress {
         }
         #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
         let rate = |now: u64, then: u64| (now - then) as f64 / over.as_secs_f64();
-        let left = match self.bar.length() {
-            Some(length) => {
-                let left = Duration::from_millis(length.saturating_sub(millis(elapsed)));
-                format!("{} s left", left.as_secs())
-            }
+        let time = match self.bar.length() {
+            Some(length) => left(Duration::from_millis(length.saturating_sub(millis(elapsed)))),
             None => format!("{} s", elapsed.as_secs()),
         };
-        self.bar.set_message(format!(
-            "{left}  offered {:.0}/s  admitted {:.0}/s  dropped {:.0}/s  errors {}",
+        let message = format!(
+            "{time}  offered {:.0}/s  admitted {:.0}/s  dropped {:.0}/s  errors {}",
             rate(total.offered, tally.offered),
             rate(total.admitted, tally.admitted),
             rate(total.dropped, tally.dropped),
             total.errors + total.not_sent,
-        ));
+        );
+        self.bar.draw(millis(elapsed), message);
         if over >= Duration::from_secs(1) {
             self.before = (elapsed, *total);
         }
@@ -70,7 +49,7 @@ impl Progress {
 
     /// Takes the bar away.
     pub(crate) fn end(&self) {
-        self.bar.finish_and_clear();
+        self.bar.end();
     }
 }
 

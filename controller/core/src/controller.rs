@@ -167,11 +167,9 @@ impl Controller {
     fn go_beyond(&mut self, (child_term, child_version): (Term, ConfigVersion)) {
         let (term, version) = (self.node.term(), self.node.version());
         let (seen_term, seen_version) = self.node.seen();
-        let is_predecessors = if std::mem::replace(&mut self.had_child, true) {
-            version > 0 && child_version == version && child_term != term
-        } else {
-            child_term == term
-        };
+        let is_first = !std::mem::replace(&mut self.had_child, true);
+        let is_predecessors = (is_first && child_term == term)
+            || (version > 0 && child_version == version && child_term != term);
         if seen_term > term || seen_version > version || is_predecessors {
             self.node.raise(seen_term + 1, seen_version + 1);
             self.node.counters_mut().term_jumps += 1;
@@ -247,6 +245,18 @@ mod tests {
         let next = sent(&mut c);
         assert_eq!((next[0].1.version, &next[0].1.removed), (3, &vec![name("b")]));
         assert!(next[0].1.services.is_empty());
+    }
+
+    #[test]
+    fn a_first_child_with_the_same_version_of_another_term_is_told_anew() {
+        let mut c = controller(5);
+        c.handle_configuration(Time::ZERO, Vec::new(), Vec::new());
+        c.handle_configuration(Time::ZERO, vec![service("a")], Vec::new());
+        assert_eq!((c.view().term, c.view().version), (6, 2));
+        // It holds what a predecessor, of a lower term, called version 2: perhaps another thing.
+        c.handle_child_open(Time::ZERO, 1, hello(3, 2)).expect("taken");
+        let told = sent(&mut c);
+        assert_eq!((told.len(), told[0].1.full, told[0].1.version), (1, true, 3));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sluicegate_aggregator_core::{Aggregator, Limits};
-use sluicegate_model::{KeyId, KeyName, Up};
+use sluicegate_model::{Down, KeyId, KeyName, Up};
 
 use super::{
     ack, admitted, aggregator, at, configuration, hello, limits, report, reports, run, value,
@@ -34,6 +34,34 @@ fn the_hello_tells_what_clients_saw_and_a_later_client_adds_to_it() {
     (wise.seen_term, wise.seen_version) = (9, 40);
     a.handle_child_open(at(5), 3, wise).expect("taken");
     assert_eq!(drain(&mut a), []);
+}
+
+#[test]
+fn a_client_that_ignored_what_it_was_sent_is_sent_everything_once_that_is_new_to_it() {
+    let mut a = aggregator(limits());
+    a.handle_parent_open(at(0));
+    a.handle_parent(at(0), configuration(1, 2, true));
+    drain(&mut a);
+    let mut wise = hello();
+    (wise.seen_term, wise.seen_version) = (7, 4);
+    a.handle_child_open(at(1), 1, wise).expect("taken");
+    let down = |a: &mut Aggregator| -> Vec<(u64, bool, usize)> {
+        let all = std::iter::from_fn(|| a.poll_child());
+        let of = |(_, down)| match down {
+            Down::Configuration(c) => Some((c.version, c.full, c.services.len())),
+            Down::Update(_) => None,
+        };
+        all.filter_map(of).collect()
+    };
+    assert_eq!(down(&mut a), [(1, true, 1)]);
+    // The same buckets under a higher number: for the client, which holds others, all is new.
+    let Down::Configuration(mut again) = configuration(1, 8, true) else { unreachable!() };
+    again.version = 5;
+    a.handle_parent(at(2), Down::Configuration(again.clone()));
+    assert_eq!(down(&mut a), [(5, true, 1)]);
+    again.version = 6;
+    a.handle_parent(at(3), Down::Configuration(again));
+    assert_eq!(down(&mut a), [(6, false, 0)]);
 }
 
 #[test]

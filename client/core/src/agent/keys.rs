@@ -139,7 +139,13 @@ impl Keys {
                 }
                 KeyEvent::Changed(key) => {
                     let rested = self.is_resting(key);
-                    self.wake(keeper, key, moment);
+                    let place = self.wake(keeper, key, moment);
+                    if let Some(place) = place {
+                        // What passed since the last look passed under the old limit; while it
+                        // rested, nobody followed the level of that.
+                        self.in_use[place].was_off |= rested;
+                        self.visit(place, keeper, ledger, moment);
+                    }
                     self.change(keeper, key, moment);
                     if rested {
                         self.fresh.push(key);

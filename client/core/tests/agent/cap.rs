@@ -124,6 +124,30 @@ fn a_limit_that_changes_in_flight_is_the_cap_from_then_on() {
 }
 
 #[test]
+fn what_passed_before_a_limit_fell_is_charged_to_the_old_one() {
+    let mut world = capped(per_second(1_000, Some(100)));
+    let _ = world.offer("s", 500, 1);
+    world.run_ms(3);
+    // Refilled at the old rate long before the new limit comes, both between two looks.
+    assert!(world.ask("s"));
+    world.run_ms(5);
+    world.delta(vec![service("s", vec![bucket("b", per_second(1, Some(1)))])], &[]);
+    world.run_ms(20);
+    assert!(world.ask("s"), "the bucket of the new limit is full");
+}
+
+#[test]
+fn what_passed_while_a_key_rested_is_not_charged_to_a_lower_limit() {
+    let mut world = capped(per_second(1_000, Some(100)));
+    world.run_ms(15);
+    assert!(world.ask("s") && world.ask("s") && world.ask("s"));
+    world.run_ms(3);
+    world.delta(vec![service("s", vec![bucket("b", per_second(1, Some(1)))])], &[]);
+    world.run_ms(20);
+    assert!(world.ask("s"), "the bucket of the new limit is full");
+}
+
+#[test]
 fn a_limit_that_the_root_raised_already_is_not_cut_short() {
     let mut world = capped(per_second(100, Some(10)));
     let _ = world.offer("s", 100, 2);

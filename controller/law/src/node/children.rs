@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use sluicegate_model::{ConfigVersion, Counts, Hello, KeyId, Name, Role, Time};
+use sluicegate_model::{ConfigVersion, Counts, Hello, KeyId, Name, Role, Term, Time};
 
 use super::catalog::{Totals, place_in, reserve_an_eighth};
 use super::keys::NONE;
@@ -72,6 +72,10 @@ pub(super) struct Session {
     pub(super) in_use: u32,
     pub(super) applied_version: ConfigVersion,
     pub(super) sent_version: ConfigVersion,
+    /// Term and version that it had seen when it came.
+    pub(super) came_with: (Term, ConfigVersion),
+    /// What it was sent last was older than that, so that it took no note of it.
+    pub(super) ignores: bool,
     pub(super) configuration: ConfigurationDue,
     /// Ids whose directive must be sent; may hold one twice.
     pub(super) pending: Vec<KeyId>,
@@ -103,6 +107,8 @@ impl Session {
             in_use: 0,
             applied_version: 0,
             sent_version: 0,
+            came_with: (hello.seen_term, hello.seen_version),
+            ignores: false,
             configuration: ConfigurationDue::Nothing,
             pending: Vec::new(),
             update_due: false,

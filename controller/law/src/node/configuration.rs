@@ -147,7 +147,9 @@ impl Node {
         let changes = match session.configuration {
             ConfigurationDue::Nothing => return None,
             ConfigurationDue::Full => false,
-            ConfigurationDue::Changes => self.changes.reach_back_to(session.sent_version),
+            ConfigurationDue::Changes => {
+                !session.ignores && self.changes.reach_back_to(session.sent_version)
+            }
         };
         let (version, term) = (self.version, self.term);
         if !changes {

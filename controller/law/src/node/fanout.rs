@@ -68,6 +68,8 @@ impl Node {
         if let Some(configuration) = self.configuration_for(session) {
             let session = self.children.get_mut(slot)?;
             session.sent_version = configuration.version;
+            let (term, version) = session.came_with;
+            session.ignores = configuration.term < term || configuration.version < version;
             session.configuration = ConfigurationDue::Nothing;
             session.sent = self.now;
             if session.update_due || !session.pending.is_empty() {

@@ -1,0 +1,634 @@
+//! Which plots a comparison is worth: what each shows, over which time, on which scale.
+
+use super::axis::{Axis, Scale};
+use super::chart::{Curve, Look, Plot, Point, Span};
+use super::strip::{Row, Strip};
+use super::summary::{Cell, Summary};
+use super::{Comparison, File, LawRuns, theme};
+use crate::outcome::{BucketSeries, Measure, Series};
+use crate::scenario::{Fault, FaultKind, Shape, Which};
+
+/// The plots of one bucket, or of the messages.
+#[derive(Debug)]
+pub(super) struct Plots {
+    /// `service/bucket`; `None` for the messages.
+    pub(super) bucket: Option<String>,
+    pub(super) figures: Vec<Figure>,
+}
+
+/// A plot and what is to be said of it.
+#[derive(Debug)]
+pub(super) struct Figure {
+    /// Its file's name, without an ending.
+    pub(super) stem: String,
+    pub(super) place: Place,
+    pub(super) caption: String,
+    pub(super) drawing: Drawing,
+    /// The same on a linear scale, where the first is logarithmic.
+    pub(super) linear: Option<Drawing>,
+}
+
+/// Where on a page it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Among the measures at a glance.
+    Glance,
+    /// Alone.
+    Wide,
+    /// Beside another.
+    Half,
+}
+
+#[derive(Debug)]
+pub(super) enum Drawing {
+    Plot(Plot),
+    Strip(Strip),
+}
+
+/// From how many limits on a load dwarfs the limit.
+const DWARFED_X: f64 = 6.0;
+/// The most points of a curve.
+const MAX_POINTS: usize = 900;
+/// What is averaged in plots that compare laws.
+const MEAN_MS: u32 = 1000;
+/// Around what happens, in plots that look closely.
+const CLOSE_S: (f64, f64) = (-0.4, 3.6);
+/// Shorter runs need no closer look.
+const CLOSE_FROM_S: f64 = 8.0;
+/// Values this many times apart need a logarithmic scale.
+const APART_X: f64 = 20.0;
+impl Drawing {
+    pub(super) fn inline(&self) -> String {
+        match self {
+            Self::Plot(plot) => plot.inline(),
+            Self::Strip(strip) => strip.inline(),
+        }
+    }
+
+    fn alone(&self) -> String {
+        match self {
+            Self::Plot(plot) => plot.alone(),
+            Self::Strip(strip) => strip.alone(),
+        }
+    }
+}
+
+impl Plots {
+    pub(super) fn files(&self) -> impl Iterator<Item = File> + '_ {
+        self.figures.iter().flat_map(|figure| {
+            let file = |name: String, drawing: &Drawing| File { name, text: drawing.alone() };
+            let linear = figure.linear.as_ref();
+            std::iter::once(file(format!("{}.svg", figure.stem), &figure.drawing))
+                .chain(linear.map(|d| file(format!("{}-linear.svg", figure.stem), d)))
+        })
+    }
+}
+
+/// All plots of a comparison.
+pub(super) fn all(comparison: &Comparison) -> Vec<Plots> {
+    let buckets = comparison.buckets();
+    let summaries = comparison.summaries();
+    let mut plots: Vec<Plots> = buckets
+        .iter()
+        .enumerate()
+        .map(|(place, name)| {
+            let own: Vec<&Summary> = summaries.iter().filter(|s| s.bucket == *name).collect();
+            let prefix = if buckets.len() > 1 { format!("{}-", slug(name)) } else { String::new() };
+            let Some(of) = OfBucket::new(comparison, place, prefix) else { return Vec::new() };
+            of.figures(&own)
+        })
+        .zip(&buckets)
+        .map(|(figures, name)| Plots { bucket: Some((*name).to_owned()), figures })
+        .collect();
+    plots.extend(messages(comparison));
+    plots
+}
+
+/// What the plots of one bucket share.
+struct OfBucket<'c> {
+    comparison: &'c Comparison,
+    place: usize,
+    prefix: String,
+    /// The first law's curves: what was offered is much the same under every law.
+    offered: &'c Series,
+    limit: Option<f64>,
+    most_rps: f64,
+    least_rps: f64,
+}
+
+impl<'c> OfBucket<'c> {
+    fn new(comparison: &'c Comparison, place: usize, prefix: String) -> Option<Self> {
+        let offered = &comparison.laws.first()?.series;
+        let curves = offered.buckets.get(place)?;
+        let limit = curves.limit_rps.iter().copied().flatten().reduce(f64::max);
+        let from = bins_before(offered, window(offered).0);
+        let all = comparison.laws.iter().filter_map(|l| l.series.buckets.get(place));
+        let seen = all.flat_map(|b| b.offered_rps.iter().chain(&b.admitted_rps).skip(from));
+        let most_rps = seen.copied().chain(limit).fold(0.0, f64::max);
+        let calm = trailing(&curves.offered_rps, bins_of(offered, MEAN_MS));
+        let least_rps =
+            calm.into_iter().skip(from).filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
+        Some(Self { comparison, place, prefix, offered, limit, most_rps, least_rps })
+    }
+
+    fn figures(&self, summaries: &[&Summary]) -> Vec<Figure> {
+        let mut figures = self.glance(summaries);
+        figures.push(self.overview());
+        figures.extend(self.close());
+        figures.extend(self.comparison.laws.iter().map(|law| self.panel(law, summaries)));
+        figures.push(self.drops());
+        figures
+    }
+
+    fn glance(&self, summaries: &[&Summary]) -> Vec<Figure> {
+        let measures = self.comparison.scenario.telling_measures();
+        let applies = |m: &&Measure| {
+            summaries.iter().any(|s| !matches!(s.cell(**m), (Cell::None, Cell::None)))
+        };
+        let figure = |measure: &Measure| Figure {
+            stem: format!("{}measure-{}", self.prefix, slug(measure.name())),
+            place: Place::Glance,
+            caption: String::new(),
+            drawing: Drawing::Strip(self.strip(*measure, summaries)),
+            linear: None,
+        };
+        measures.iter().filter(applies).map(figure).collect()
+    }
+
+    fn strip(&self, measure: Measure, summaries: &[&Summary]) -> Strip {
+        let rows: Vec<Row> = summaries
+            .iter()
+            .zip(&self.comparison.laws)
+            .map(|(summary, law)| {
+                let buckets = law.outcomes.iter().filter_map(|o| o.buckets.get(self.place));
+                let (median, _) = summary.cell(measure);
+                Row {
+                    name: law.law.name().to_owned(),
+                    colour: theme::colour(law.law),
+                    dots: buckets.filter_map(|b| measure.of(b)).collect(),
+                    median: median.value(),
+                    label: measure.cell(median),
+                }
+            })
+            .collect();
+        let values = || rows.iter().flat_map(|r| r.dots.iter().copied().chain(r.median));
+        let most = values().fold(0.0, f64::max);
+        let least = values().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
+        let medians: Vec<f64> = rows.iter().filter_map(|r| r.median).filter(|m| *m > 0.0).collect();
+        let smallest = medians.iter().copied().fold(f64::INFINITY, f64::min);
+        let axis = if least.is_finite() && most / smallest > APART_X {
+            Axis::log("", least.max(most / 1e4), most)
+        } else {
+            Axis::linear("", most, 5)
+        };
+        let scale = if axis.is_log() { ", log scale" } else { "" };
+        let good = match measure {
+            Measure::MeanX | Measure::Jain => "1 is right",
+            Measure::Min1sX => "more is better",
+            Measure::CutMs
+            | Measure::BandMs
+            | Measure::PeakX
+            | Measure::Max1sX
+            | Measure::VolLimitS
+            | Measure::WasteLimitS
+            | Measure::Sd100Pct
+            | Measure::Sd1sPct => "less is better",
+        };
+        let goal = match measure {
+            Measure::MeanX | Measure::PeakX | Measure::Max1sX | Measure::Min1sX | Measure::Jain => {
+                Some(1.0)
+            }
+            Measure::CutMs
+            | Measure::BandMs
+            | Measure::VolLimitS
+            | Measure::WasteLimitS
+            | Measure::Sd100Pct
+            | Measure::Sd1sPct => None,
+        };
+        let told: Vec<String> = rows.iter().map(|r| format!("{} {}", r.name, r.label)).collect();
+        let title = measure.title();
+        let unit = measure.unit();
+        Strip {
+            title: format!("{title}, {unit}"),
+            subtitle: format!("{} ({good}{scale})", measure.about()),
+            alt: format!("{title} in {unit}, median: {}", told.join(", ")),
+            axis,
+            rows,
+            goal,
+        }
+    }
+
+    fn overview(&self) -> Figure {
+        let bins = bins_of(self.offered, MEAN_MS);
+        let (from, to) = window(self.offered);
+        let draw = |scale| {
+            let mut curves = self.context(from, to, bins);
+            curves.extend(self.admitted(from, to, bins, Look::Law));
+            self.plot("All laws: what was let through", 960.0, 380.0, (from, to), scale, curves)
+        };
+        self.figure(
+            "overview",
+            Place::Wide,
+            "Each point is the mean over the second before it.".into(),
+            draw,
+        )
+    }
+
+    fn close(&self) -> Option<Figure> {
+        let (_, end) = window(self.offered);
+        let focus = self.focus().filter(|_| end >= CLOSE_FROM_S)?;
+        let (from, to) = (focus + CLOSE_S.0, (focus + CLOSE_S.1).min(end));
+        let draw = |scale| {
+            let mut curves = self.context(from, to, 1);
+            curves.extend(self.admitted(from, to, 1, Look::Thin));
+            self.plot("The first seconds, closely", 960.0, 380.0, (from, to), scale, curves)
+        };
+        let step = self.offered.step_ms;
+        let caption = format!("Each point is the mean over {step} ms.");
+        Some(self.figure("closely", Place::Wide, caption, draw))
+    }
+
+    /// When it happens, if something does.
+    fn focus(&self) -> Option<f64> {
+        let scenario = &self.comparison.scenario;
+        let from_start = match (scenario.workload.shape, scenario.faults.first()) {
+            (_, Some(fault)) => fault.at_s,
+            (Shape::Step | Shape::Bursts, None) => {
+                scenario.workload.at_s.unwrap_or(scenario.warmup_s)
+            }
+            (Shape::OnOff, None) => scenario.warmup_s,
+            (Shape::Constant | Shape::Sine | Shape::Trace, None) => return None,
+        };
+        Some(from_start - scenario.warmup_s)
+    }
+
+    fn panel(&self, law: &LawRuns, summaries: &[&Summary]) -> Figure {
+        let name = law.law.name();
+        let (from, to) = window(&law.series);
+        let draw = |scale| {
+            let mut curves = self.context_of(&law.series, from, to, 1);
+            let own = law.series.buckets.get(self.place);
+            curves.extend(own.map(|own| Curve {
+                name: "let through".into(),
+                look: Look::Thin(theme::colour(law.law)),
+                points: points(&law.series, &own.admitted_rps, from, to),
+            }));
+            let mut plot = self.plot(name, 470.0, 260.0, (from, to), scale, curves);
+            let worst = summaries.iter().find(|s| s.law == law.law);
+            let worst = worst.and_then(|s| s.cell(Measure::Max1sX).0.value());
+            if let Some(worst) = worst {
+                plot.alt.push_str(&format!("; at most {worst:.2} times the limit in a second"));
+            }
+            plot
+        };
+        let caption = String::new();
+        self.figure(&format!("law-{}", slug(name)), Place::Half, caption, draw)
+    }
+
+    fn drops(&self) -> Figure {
+        let bins = bins_of(self.offered, MEAN_MS);
+        let (from, to) = window(self.offered);
+        let ratio = |series: &Series, own: &BucketSeries, admitted: &[f64]| {
+            let offered = trailing(&own.offered_rps, bins);
+            let admitted = trailing(admitted, bins);
+            let share = |(o, a): (&f64, &f64)| if *o > 0.0 { ((o - a) / o).max(0.0) } else { 0.0 };
+            let shares: Vec<f64> = offered.iter().zip(&admitted).map(share).collect();
+            points(series, &shares, from, to)
+        };
+        let mut curves = Vec::new();
+        for law in &self.comparison.laws {
+            let Some(own) = law.series.buckets.get(self.place) else { continue };
+            curves.push(Curve {
+                name: law.law.name().to_owned(),
+                look: Look::Law(theme::colour(law.law)),
+                points: ratio(&law.series, own, &own.admitted_rps),
+            });
+        }
+        if let Some(own) = self.offered.buckets.get(self.place) {
+            let due = own.offered_rps.iter().zip(&own.limit_rps);
+            let due: Vec<f64> = due.map(|(o, l)| l.map_or(*o, |l| l.min(*o))).collect();
+            curves.push(Curve {
+                name: "what is over the limit".into(),
+                look: Look::Limit,
+                points: ratio(self.offered, own, &due),
+            });
+        }
+        let mut plot = Plot {
+            title: "Share that was dropped".into(),
+            alt: format!("The share dropped over time under {}", self.laws()),
+            width: 960.0,
+            height: 300.0,
+            x: time_axis(from, to, 14),
+            y: Axis::linear("dropped", 1.0, 5).percent(),
+            curves,
+            spans: self.spans(),
+        };
+        thin_out(&mut plot.curves);
+        Figure {
+            stem: format!("{}drop-ratio", self.prefix),
+            place: Place::Wide,
+            caption: "Each point is over the second before it.".into(),
+            drawing: Drawing::Plot(plot),
+            linear: None,
+        }
+    }
+
+    /// What was offered, and the limit.
+    fn context(&self, from: f64, to: f64, bins: usize) -> Vec<Curve> {
+        self.context_of(self.offered, from, to, bins)
+    }
+
+    fn context_of(&self, series: &Series, from: f64, to: f64, bins: usize) -> Vec<Curve> {
+        let Some(own) = series.buckets.get(self.place) else { return Vec::new() };
+        let mut curves = vec![Curve {
+            name: "offered".into(),
+            look: Look::Offered,
+            points: points(series, &trailing(&own.offered_rps, bins), from, to),
+        }];
+        if self.limit.is_some() {
+            let limits = own.limit_rps.iter().enumerate();
+            let limits = limits.map(|(i, limit)| (middle(series, i), *limit));
+            curves.push(Curve {
+                name: "limit".into(),
+                look: Look::Limit,
+                points: limits.filter(|(at, _)| (from..=to).contains(at)).collect(),
+            });
+        }
+        curves
+    }
+
+    fn admitted(&self, from: f64, to: f64, bins: usize, look: fn(usize) -> Look) -> Vec<Curve> {
+        let curve = |law: &LawRuns| {
+            let own = law.series.buckets.get(self.place)?;
+            Some(Curve {
+                name: law.law.name().to_owned(),
+                look: look(theme::colour(law.law)),
+                points: points(&law.series, &trailing(&own.admitted_rps, bins), from, to),
+            })
+        };
+        self.comparison.laws.iter().filter_map(curve).collect()
+    }
+
+    fn plot(
+        &self,
+        title: &str,
+        width: f64,
+        height: f64,
+        (from, to): (f64, f64),
+        scale: Scale,
+        mut curves: Vec<Curve>,
+    ) -> Plot {
+        thin_out(&mut curves);
+        let y = match (scale, self.limit) {
+            (Scale::Log, Some(limit)) => {
+                let least = self.least_rps.min(limit / 5.0).max(limit / 1000.0);
+                Axis::log("requests a second (log)", least, self.most_rps)
+            }
+            (Scale::Log | Scale::Linear, _) => {
+                let seen = curves.iter().flat_map(|c| &c.points).filter_map(|(_, v)| *v);
+                Axis::linear("requests a second", seen.fold(0.0, f64::max), 5)
+            }
+        };
+        let names: Vec<&str> = curves.iter().map(|c| c.name.as_str()).collect();
+        Plot {
+            title: title.to_owned(),
+            alt: format!("{title}: requests a second over time; curves: {}", names.join(", ")),
+            width,
+            height,
+            x: time_axis(from, to, if width > 700.0 { 14 } else { 7 }),
+            y,
+            curves,
+            spans: self.spans(),
+        }
+    }
+
+    fn figure(
+        &self,
+        stem: &str,
+        place: Place,
+        caption: String,
+        draw: impl Fn(Scale) -> Plot,
+    ) -> Figure {
+        let dwarfed = self.limit.is_some_and(|l| l > 0.0 && self.most_rps > DWARFED_X * l);
+        let linear = Drawing::Plot(draw(Scale::Linear));
+        let (drawing, linear) = match dwarfed {
+            true => (Drawing::Plot(draw(Scale::Log)), Some(linear)),
+            false => (linear, None),
+        };
+        Figure { stem: format!("{}{stem}", self.prefix), place, caption, drawing, linear }
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        spans(self.comparison)
+    }
+
+    fn laws(&self) -> String {
+        let names: Vec<&str> = self.comparison.laws.iter().map(|l| l.law.name()).collect();
+        names.join(", ")
+    }
+}
+
+/// Messages of clients over time. They are the whole world's, not a bucket's.
+fn messages(comparison: &Comparison) -> Option<Plots> {
+    let first = &comparison.laws.first()?.series;
+    let (from, to) = window(first);
+    let clients = count(comparison.scenario.clients);
+    let mut curves: Vec<Curve> = comparison
+        .laws
+        .iter()
+        .map(|law| {
+            let m = &law.series.messages;
+            let both = m.report_per_s.iter().zip(&m.directive_per_s);
+            let both: Vec<f64> = both.map(|(up, down)| (up + down) / clients).collect();
+            let calm = trailing(&both, bins_of(&law.series, MEAN_MS));
+            Curve {
+                name: law.law.name().to_owned(),
+                look: Look::Law(theme::colour(law.law)),
+                points: points(&law.series, &calm, from, to),
+            }
+        })
+        .collect();
+    thin_out(&mut curves);
+    let seen = || curves.iter().flat_map(|c| &c.points).filter_map(|(_, v)| *v);
+    let most = seen().fold(0.0, f64::max);
+    let least = seen().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
+    let title = "messages per client and second";
+    let y = if least.is_finite() && most / least > APART_X {
+        Axis::log(&format!("{title} (log)"), least.max(most / 1e5), most)
+    } else {
+        Axis::linear(title, most, 5)
+    };
+    let names: Vec<&str> = comparison.laws.iter().map(|l| l.law.name()).collect();
+    let plot = Plot {
+        title: "Messages of a client, both ways".into(),
+        alt: format!("Messages per client and second over time under {}", names.join(", ")),
+        width: 960.0,
+        height: 300.0,
+        x: time_axis(from, to, 14),
+        y,
+        curves,
+        spans: spans(comparison),
+    };
+    let figure = Figure {
+        stem: "messages".into(),
+        place: Place::Wide,
+        caption: "Each point is the mean over the second before it; a call to a central store and \
+                  its answer are two messages."
+            .into(),
+        drawing: Drawing::Plot(plot),
+        linear: None,
+    };
+    Some(Plots { bucket: None, figures: vec![figure] })
+}
+
+/// The faults, as they lie in time.
+fn spans(comparison: &Comparison) -> Vec<Span> {
+    let scenario = &comparison.scenario;
+    let end = scenario.duration_s;
+    let span = |fault: &Fault| Span {
+        from: fault.at_s - scenario.warmup_s,
+        to: fault.for_s.map_or(end, |for_s| (fault.at_s + for_s).min(end)) - scenario.warmup_s,
+        name: fault_name(fault),
+    };
+    scenario.faults.iter().map(span).collect()
+}
+
+/// A fault in a few words.
+pub(super) fn fault_name(fault: &Fault) -> String {
+    let word = |value: serde_json::Value| value.as_str().unwrap_or_default().replace('-', " ");
+    let kind = word(serde_json::json!(fault.fault));
+    let tier = word(serde_json::json!(fault.tier));
+    let which = match (fault.node, fault.zone) {
+        (Which::One(one), _) => format!(" {one}"),
+        (Which::All, Some(zone)) => format!("s of zone {zone}"),
+        (Which::All, None) => "s".into(),
+    };
+    match fault.fault {
+        FaultKind::Limit => {
+            let to = fault.limit_rps.unwrap_or(0);
+            format!("{}/{}: limit {to} a second", fault.service, fault.bucket)
+        }
+        FaultKind::Load => format!("load × {}, {tier}{which}", fault.load_x),
+        FaultKind::OneClient => "all load on one client".into(),
+        FaultKind::Remove => format!("{} is taken out", fault.service),
+        FaultKind::Cut
+        | FaultKind::Break
+        | FaultKind::Degrade
+        | FaultKind::Crash
+        | FaultKind::Pause
+        | FaultKind::PauseAgent
+        | FaultKind::Clock
+        | FaultKind::Churn => format!("{kind}: {tier}{which}"),
+    }
+}
+
+fn time_axis(from: f64, to: f64, ticks: usize) -> Axis {
+    Axis::exact("seconds since the measures begin", from, to, ticks)
+}
+
+/// From a little before the measures begin to the end, in seconds since they begin.
+fn window(series: &Series) -> (f64, f64) {
+    let end = middle(series, series.messages.report_per_s.len()) - step_s(series) / 2.0;
+    let before = (end * 0.1).clamp(0.0, series.warmup_s);
+    (-before, end.max(step_s(series) - before))
+}
+
+fn step_s(series: &Series) -> f64 {
+    f64::from(series.step_ms) / 1000.0
+}
+
+/// The middle of a bin, in seconds since the measures begin.
+fn middle(series: &Series, bin: usize) -> f64 {
+    (count(bin) + 0.5) * step_s(series) - series.warmup_s
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the series")]
+fn bins_before(series: &Series, at: f64) -> usize {
+    ((at + series.warmup_s) / step_s(series)).max(0.0) as usize
+}
+
+fn bins_of(series: &Series, ms: u32) -> usize {
+    (ms / series.step_ms.max(1)).max(1) as usize
+}
+
+/// The mean over the last `bins` values, at every place; fewer where there are not as many.
+fn trailing(values: &[f64], bins: usize) -> Vec<f64> {
+    if bins <= 1 {
+        return values.to_vec();
+    }
+    let mut sum = 0.0;
+    let mut means = Vec::with_capacity(values.len());
+    for (i, value) in values.iter().enumerate() {
+        sum += value;
+        if i >= bins {
+            sum -= values[i - bins];
+        }
+        means.push((sum / count((i + 1).min(bins))).max(0.0));
+    }
+    means
+}
+
+fn points(series: &Series, values: &[f64], from: f64, to: f64) -> Vec<Point> {
+    let all = values.iter().enumerate().map(|(i, value)| (middle(series, i), Some(*value)));
+    all.filter(|(at, _)| (from..=to).contains(at)).collect()
+}
+
+/// Means of neighbours, where there are more points than can be seen.
+fn thin_out(curves: &mut [Curve]) {
+    for curve in curves.iter_mut().filter(|c| c.points.len() > MAX_POINTS) {
+        let group = curve.points.len().div_ceil(MAX_POINTS);
+        let mean = |points: &[Point]| {
+            let known: Vec<f64> = points.iter().filter_map(|(_, v)| *v).collect();
+            let at = points.iter().map(|(at, _)| at).sum::<f64>() / count(points.len());
+            let value = known.iter().sum::<f64>() / count(known.len().max(1));
+            (at, (!known.is_empty()).then_some(value))
+        };
+        curve.points = curve.points.chunks(group).map(mean).collect();
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of bins and clients")]
+fn count(count: usize) -> f64 {
+    count as f64
+}
+
+/// A name that may be part of a file's name.
+fn slug(name: &str) -> String {
+    let kept = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    name.chars().map(kept).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trailing_mean_looks_back() {
+        assert_eq!(trailing(&[2.0, 4.0, 6.0, 8.0], 2), [2.0, 3.0, 5.0, 7.0]);
+        assert_eq!(trailing(&[2.0, 4.0], 1), [2.0, 4.0]);
+    }
+
+    #[test]
+    fn many_points_become_few() {
+        let points = (0..2000).map(|i| (f64::from(i), Some(1.0))).collect();
+        let mut curves = [Curve { name: String::new(), look: Look::Limit, points }];
+        thin_out(&mut curves);
+        assert_eq!(curves[0].points.len(), 667);
+        assert_eq!(curves[0].points[0], (1.0, Some(1.0)));
+    }
+
+    #[test]
+    fn faults_have_names() {
+        let named = |fault| fault_name(&Fault { fault, ..Fault::default() });
+        assert_eq!(named(FaultKind::Cut), "cut: clients");
+        assert_eq!(named(FaultKind::PauseAgent), "pause agent: clients");
+        let zone = Fault { fault: FaultKind::Crash, zone: Some(2), ..Fault::default() };
+        assert_eq!(fault_name(&zone), "crash: clients of zone 2");
+    }
+
+    #[test]
+    fn slugs_are_safe_in_file_names() {
+        assert_eq!(slug("api/all"), "api-all");
+        assert_eq!(slug("../x"), "---x");
+    }
+}
