@@ -27,7 +27,7 @@ test *ARGS:
 
 # the atomics of the decision path, under every interleaving that loom finds
 loom:
-    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p sluicegate-client-core --profile process --test loom
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p sluicegate-client-core --profile process --lib loom_
 
 # what a newcomer runs first, on the release build
 accept:

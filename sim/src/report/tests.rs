@@ -105,7 +105,7 @@ fn summaries_hold_the_median_and_the_worst() {
     let mut peaks: Vec<f64> =
         comparison.laws[0].outcomes.iter().filter_map(|o| o.buckets[0].peak_x).collect();
     peaks.sort_by(f64::total_cmp);
-    let (median, worst) = summaries[0].cell(crate::Measure::PeakX);
+    let (median, worst) = summaries[0].cell(Measure::PeakX);
     assert_eq!((median, worst), (Cell::Is(peaks[1]), Cell::Is(peaks[2])));
 }
 
