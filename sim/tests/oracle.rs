@@ -113,7 +113,7 @@ fn a_world_that_nobody_tampers_with_breaks_nothing() {
     let report = watch(&world(), Nothing);
     assert_eq!(report.violations, []);
     assert!(report.decisions > 4000 && report.checks > 10_000, "{report:?}");
-    assert_eq!((report.keys_settled, report.clients_reconciled), (1, 6));
+    assert_eq!((report.keys_settled, report.clients_reconciled), (2, 6));
     assert_eq!(report.counted_twice, 0);
 }
 

@@ -8,8 +8,10 @@
 //! - `sigma` holds the chance of arrivals, and that of the ratio itself: the law divides by a load
 //!   that was measured over one tick, so the ratio is off by `r = sqrt(V / (offered * tick))` each
 //!   time, `V` being the variance of arrivals over that of a Poisson process;
-//! - the mean of `1 / measured` is above `1 / mean` by `r^2`; what was admitted too little is
-//!   credited and what was admitted too much is not, which adds at most
+//! - the mean of `min(1, L / measured)` is above `L / mean`, and a tick that sees nothing is followed
+//!   by one that admits all: the mean is worked out for arrivals in batches at random;
+//! - what was admitted too little is credited and what was admitted too much is not, which adds at
+//!   most
 //!   `0.6 r sqrt(tick / spend)`, `spend = max(2 s, 4 ticks)`; and close to the limit a ratio that
 //!   is too low is not made up for by one that is too high, which costs at most `0.4 r`.
 //! - a client that did not ask for a key for long is told of it only once it has: what goes through
@@ -212,10 +214,11 @@ impl Settle {
         let sigma = (by_chance + by_ratio).sqrt();
         let credited =
             (0.6 * r * (self.tick_s / spend_s).sqrt() * limit).min(tokens.depth() / spend_s);
+        let mean = offered * mean_ratio(limit * self.tick_s, offered * self.tick_s, scatter);
         one.most = 1.05 * limit
             + 3.0 * sigma
             + tokens.depth() / span_s
-            + limit * r * r
+            + (mean - limit).max(0.0)
             + credited
             + unheard;
         let cut = if offered < (1.0 + 3.0 * r) * limit { 0.4 * r * expected } else { 0.0 };
@@ -239,5 +242,37 @@ impl Settle {
         let units = self.bins.keys().filter(|u| u.0 == thing);
         let most = units.map(|u| self.rates(*u, span)[0]).fold(0.0, f64::max);
         Some(most <= SLACK * tokens.rate_rps())
+    }
+}
+
+/// The mean of `min(1, limit / seen)` over ticks that see batches of requests at random, by how
+/// much their number scatters over a Poisson process's. All numbers are of one tick.
+fn mean_ratio(limit: f64, offered: f64, scatter: f64) -> f64 {
+    // A geometric batch of this mean scatters so much.
+    let batch = (scatter + 1.0) / 2.0;
+    let batches = offered / batch;
+    let mut chance = libm::exp(-batches);
+    let (mut mean, mut left, mut n) = (chance, 1.0 - chance, 0.0);
+    while left > 1e-9 && n < 10.0 * batches + 100.0 {
+        n += 1.0;
+        chance *= batches / n;
+        left -= chance;
+        mean += chance * (limit / (n * batch)).min(1.0);
+    }
+    mean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_requests_a_tick_are_cut_to_the_limit_and_few_let_more_through() {
+        assert!((mean_ratio(50.0, 100.0, 1.0) - 0.505).abs() < 0.001);
+        assert!((mean_ratio(200.0, 100.0, 1.0) - 1.0).abs() < 1e-6);
+        // Most ticks see nothing at all.
+        assert!(mean_ratio(0.001, 0.1, 1.0) > 0.9);
+        assert!(mean_ratio(50.0, 100.0, 13.0) > 0.52);
+        assert!((mean_ratio(0.0, 5.0, 1.0) - (-5.0_f64).exp()).abs() < 1e-9);
     }
 }

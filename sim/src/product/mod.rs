@@ -187,7 +187,7 @@ impl<'s> Product<'s> {
         if stream.is_open() || stream.number() != number {
             return;
         }
-        if !net.runs(parent) || !net.is_linked(node) {
+        if !net.runs(parent) || !net.is_linked(node) || stream.missed(number) {
             let wait = stream.failed(net.is_linked(node));
             net.set_timer(node, net.now() + wait, Timer::Connect.code());
             return;

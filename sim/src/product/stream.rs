@@ -97,6 +97,11 @@ impl Stream {
         })
     }
 
+    /// Whether the process above has come to an end since this attempt began.
+    pub(super) fn missed(&self, number: u32) -> bool {
+        number <= self.met
+    }
+
     /// Whether the node above holds it open.
     pub(super) fn serves(&self, number: u32) -> bool {
         self.served.contains(&number)
@@ -144,7 +149,9 @@ mod tests {
         assert_eq!(s.served(), [first, second], "the first is not known to be dead yet");
         assert!(s.forget(first) && !s.forget(first));
         assert_eq!(s.serve(first), None, "what comes late is of a closed stream");
+        assert!(!s.missed(s.number() + 1));
         s.forget_all();
+        assert!(s.missed(second));
         assert_eq!(s.serve(second), None, "the new process above never met it");
     }
 
