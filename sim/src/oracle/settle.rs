@@ -7,7 +7,8 @@
 //!   once on top;
 //! - `sigma` holds the chance of arrivals, and that of the ratio itself: the law divides by a load
 //!   that was measured over one tick, so the ratio is off by `r = sqrt(V / (offered * tick))` each
-//!   time, `V` being the variance of arrivals over that of a Poisson process;
+//!   time, `V` being the variance of arrivals over that of a Poisson process; and that of the few
+//!   ticks that follow one in which nothing was seen, and let everything through;
 //! - the mean of `min(1, L / measured)` is above `L / mean`, and a tick that sees nothing is followed
 //!   by one that admits all: the mean is worked out for arrivals in batches at random;
 //! - what was admitted too little is credited and what was admitted too much is not, which adds at
@@ -211,7 +212,7 @@ impl Settle {
         let spend_s = (4.0 * self.tick_s).max(2.0);
         let by_chance = scatter * expected / span_s;
         let by_ratio = (expected * r).powi(2) * 2.0 * self.tick_s / span_s;
-        let sigma = (by_chance + by_ratio).sqrt();
+        let sigma = (by_chance + by_ratio + self.by_open_ticks(seen, scatter, span_s)).sqrt();
         let credited =
             (0.6 * r * (self.tick_s / spend_s).sqrt() * limit).min(tokens.depth() / spend_s);
         let mean = offered * mean_ratio(limit * self.tick_s, offered * self.tick_s, scatter);
@@ -224,6 +225,14 @@ impl Settle {
         let cut = if offered < (1.0 + 3.0 * r) * limit { 0.4 * r * expected } else { 0.0 };
         one.least = if shared { 0.0 } else { (0.95 * expected - 3.0 * sigma - cut).max(0.0) };
         Some(one)
+    }
+
+    /// The variance of what goes through in ticks that are open because the one before saw nothing:
+    /// they are rare, and each lets a whole tick's requests through.
+    fn by_open_ticks(&self, seen_rps: f64, scatter: f64, span_s: f64) -> f64 {
+        let a_tick = seen_rps * self.tick_s;
+        let nothing = libm::exp(-a_tick / mean_batch(scatter));
+        span_s / self.tick_s * nothing * (a_tick * a_tick + a_tick * scatter) / (span_s * span_s)
     }
 
     /// Whether a key gets in no other's way. `None` if that cannot be said.
@@ -245,11 +254,15 @@ impl Settle {
     }
 }
 
+/// The mean of geometric batches that scatter so much more than a Poisson process does.
+fn mean_batch(scatter: f64) -> f64 {
+    (scatter + 1.0) / 2.0
+}
+
 /// The mean of `min(1, limit / seen)` over ticks that see batches of requests at random, by how
 /// much their number scatters over a Poisson process's. All numbers are of one tick.
 fn mean_ratio(limit: f64, offered: f64, scatter: f64) -> f64 {
-    // A geometric batch of this mean scatters so much.
-    let batch = (scatter + 1.0) / 2.0;
+    let batch = mean_batch(scatter);
     let batches = offered / batch;
     let mut chance = libm::exp(-batches);
     let (mut mean, mut left, mut n) = (chance, 1.0 - chance, 0.0);
