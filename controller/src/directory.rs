@@ -152,11 +152,17 @@ impl Directory {
             if before.errors.contains(problem) || before.warnings.contains(problem) {
                 continue;
             }
-            let Diagnostic { path, line, column, message, .. } = diagnostic;
+            let ConfigurationProblem { path, line, column, message, .. } = problem;
+            let service = problem.service.as_deref();
             match diagnostic.severity {
-                Severity::Error => error!(
-                    %path, line, column, %message,
+                Severity::Error if service.is_some_and(|name| self.store.has(name)) => error!(
+                    %path, line, column, service, %message,
                     "bucket file refused; the last good version stays in force"
+                ),
+                // After a start there is no earlier version, or the file does not even say whose it is.
+                Severity::Error => error!(
+                    %path, line, column, service, %message,
+                    "bucket file refused; nothing of it is in force"
                 ),
                 Severity::Warning => warn!(%path, line, column, %message, "in a bucket file"),
             }

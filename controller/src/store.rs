@@ -66,6 +66,11 @@ impl Store {
         change
     }
 
+    /// Whether some version of a service is in force.
+    pub(crate) fn has(&self, service: &str) -> bool {
+        self.services.contains_key(service)
+    }
+
     /// Services in force.
     pub(crate) fn len(&self) -> usize {
         self.services.len()
