@@ -69,25 +69,33 @@ fn page() -> String {
 
 fn write_command(page: &mut String, command: Command) {
     let whole = format!("sluice {}", command.get_name());
+    write_commands(page, command, &whole, "##");
+}
+
+/// A command, and then those within it.
+fn write_commands(page: &mut String, command: Command, whole: &str, heading: &str) {
     let mut command = command.bin_name(whole);
     let usage = plain(&command.render_usage());
     let usage = usage.trim_start_matches("Usage: ");
     let about = command.get_long_about().or(command.get_about()).map(plain).unwrap_or_default();
-    let _ =
-        write!(page, "\n## sluice {}\n\n{}.\n\n", command.get_name(), about.trim_end_matches('.'));
+    let _ = write!(page, "\n{heading} {whole}\n\n{}.\n\n", about.trim_end_matches('.'));
     let _ = write!(page, "```\n{usage}\n```\n");
-    let mut heading = None;
+    let mut under_before = None;
     for arg in command.get_arguments().filter(|a| !a.is_hide_set() && a.get_id() != "help") {
         let under = arg.get_help_heading().unwrap_or(if arg.is_positional() {
             "Arguments"
         } else {
             "Options"
         });
-        if heading != Some(under) {
+        if under_before != Some(under) {
             let _ = write!(page, "\n| {under} | |\n|---|---|\n");
-            heading = Some(under);
+            under_before = Some(under);
         }
         let _ = writeln!(page, "| {} | {} |", name(arg), meaning(arg));
+    }
+    for inner in command.get_subcommands().filter(|c| c.get_name() != "help") {
+        let name = format!("{whole} {}", inner.get_name());
+        write_commands(page, inner.clone(), &name, &format!("{heading}#"));
     }
 }
 

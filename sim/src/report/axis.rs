@@ -1,6 +1,6 @@
 //! Axes: from numbers to places between 0 and 1, with ticks at round numbers.
 
-use super::text::short;
+use super::text::{plain, short};
 
 /// One axis.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +61,13 @@ impl Axis {
     }
 
     fn new(title: &str, ticks: Vec<f64>, scale: Scale, from: f64, to: f64) -> Self {
-        let ticks = ticks.into_iter().map(|v| (v, short(v))).collect();
+        // All in thousands, if the largest is.
+        let is_in_k = ticks.iter().any(|v| (1e4..1e6).contains(&v.abs()));
+        let label = |v: f64| match v.abs() {
+            s if is_in_k && (1e3..1e4).contains(&s) => format!("{}k", plain(v / 1e3)),
+            _ => short(v),
+        };
+        let ticks = ticks.into_iter().map(|v| (v, label(v))).collect();
         Self { title: title.to_owned(), ticks, scale, from, to }
     }
 
@@ -147,6 +153,7 @@ mod tests {
         assert_eq!(labels(&axis), ["10k", "20k", "50k", "100k", "200k", "500k"]);
         assert!(axis.place(0.0).abs() < 1e-9, "what is below stands at the bottom");
         assert!((axis.place(1e9) - 1.0).abs() < 1e-9);
+        assert_eq!(labels(&Axis::log("x", 2500.0, 20_000.0)), ["2k", "5k", "10k", "20k"]);
         assert_eq!(labels(&Axis::log("x", 1.0, 1e6)).len(), 7);
     }
 

@@ -87,7 +87,8 @@ impl Plot {
         for span in &self.spans {
             frame.span(&mut svg, self, span);
         }
-        for curve in self.curves.iter().filter(|c| c.look != Look::Offered) {
+        // The first one named is drawn last, on top of the others.
+        for curve in self.curves.iter().rev().filter(|c| c.look != Look::Offered) {
             frame.curve(&mut svg, self, curve);
         }
         svg.push_str("</svg>");

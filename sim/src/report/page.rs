@@ -31,8 +31,8 @@ figure>svg{display:block;width:100%;height:auto}\
 body:has(#scale-linear:checked) .as-linear{display:block!important}\
 body:has(#scale-linear:checked) .as-log{display:none!important}\
 .scroll{overflow-x:auto}\
-table{border-collapse:collapse;font-size:14px;font-variant-numeric:tabular-nums;width:100%}\
-th,td{padding:5px 8px;text-align:right;border-bottom:1px solid var(--grid);white-space:nowrap}\
+table{border-collapse:collapse;font-size:13.5px;line-height:1.35;font-variant-numeric:tabular-nums;width:100%}\
+th,td{padding:5px 7px;text-align:right;border-bottom:1px solid var(--grid)}td{white-space:nowrap}\
 th:first-child,td:first-child{text-align:left}\
 thead th{vertical-align:bottom;border-bottom:1px solid var(--rule);font-weight:600}\
 thead small{display:block;font-weight:400;color:var(--soft)}\

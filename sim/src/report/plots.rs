@@ -222,14 +222,14 @@ impl<'c> OfBucket<'c> {
         let bins = bins_of(self.offered, MEAN_MS);
         let (from, to) = window(self.offered);
         let draw = |scale| {
-            let mut curves = self.context(from, to, bins);
+            let mut curves = self.context(from, to, 1);
             curves.extend(self.admitted(from, to, bins, Look::Law));
             self.plot("All laws: what was let through", 960.0, 380.0, (from, to), scale, curves)
         };
         self.figure(
             "overview",
             Place::Wide,
-            "Each point is the mean over the second before it.".into(),
+            "Each point of a law is the mean over the second before it.".into(),
             draw,
         )
     }
@@ -414,6 +414,12 @@ impl<'c> OfBucket<'c> {
         let (drawing, linear) = match dwarfed {
             true => (Drawing::Plot(draw(Scale::Log)), Some(linear)),
             false => (linear, None),
+        };
+        let caption = match linear {
+            Some(_) if place == Place::Wide => {
+                format!("{caption} On the log scale, nothing at all is drawn at the bottom.")
+            }
+            _ => caption,
         };
         Figure { stem: format!("{}{stem}", self.prefix), place, caption, drawing, linear }
     }
