@@ -36,12 +36,24 @@ pub(super) struct Moment {
 /// Where the key's directive is in its life.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Control {
-    /// None in force and none missed: never had one, or the key went quiet and it ran out.
-    Free,
+    /// None in force and none missed so far: the key is in use since then without one.
+    Free { since: Time },
     /// In force.
     Held { admit: AdmitRatio, limit_rps: f64, arrived: Time, expires: Time },
     /// The control plane is lost for this key since `since`, when `from` was in force.
-    Lost { from: AdmitRatio, since: Time, held: bool },
+    Lost { from: AdmitRatio, since: Time, why: Loss },
+}
+
+/// Why control counts as lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// A directive ran out that should have been refreshed. Another one ends it.
+    RanOut,
+    /// Nobody is there. Whoever is heard of ends it.
+    Silent,
+    /// Somebody is there, but whoever should direct the key is not: it was used for a ttl, and no
+    /// directive came. One that comes ends it, and so does a rest.
+    Missed,
 }
 
 impl Control {
@@ -65,20 +77,37 @@ impl Control {
             // there is no telling.
             let refresh_due = used >= arrived + expires.since(arrived) / 2;
             *self = if refresh_due || !moment.connected || moment.alive_until <= expires {
-                Self::Lost { from: admit, since: expires, held: true }
+                Self::Lost { from: admit, since: expires, why: Loss::RanOut }
             } else {
-                Self::Free
+                Self::Free { since: expires }
             };
         }
+        let now = moment.now;
         match *self {
-            Self::Free if moment.now >= moment.alive_until => {
+            Self::Free { .. } if now >= moment.alive_until => {
                 let since = moment.alive_until;
-                *self = Self::Lost { from: AdmitRatio::ALL, since, held: false };
+                *self = Self::Lost { from: AdmitRatio::ALL, since, why: Loss::Silent };
             }
-            Self::Lost { held: false, .. } if moment.now < moment.alive_until => {
-                *self = Self::Free;
+            // Roots direct every key in use within a few ticks.
+            Self::Free { since } if now >= since + moment.ttl => {
+                let since = since + moment.ttl;
+                *self = if used + moment.ttl / 2 >= since {
+                    Self::Lost { from: AdmitRatio::ALL, since, why: Loss::Missed }
+                } else {
+                    Self::Free { since: now }
+                };
             }
-            Self::Free | Self::Held { .. } | Self::Lost { .. } => {}
+            // Whoever comes next has its own chance to direct the key.
+            Self::Lost { from, since, why: Loss::Missed } if now >= moment.alive_until => {
+                *self = Self::Lost { from, since, why: Loss::Silent };
+            }
+            Self::Lost { why: Loss::Silent, .. } if now < moment.alive_until => {
+                *self = Self::Free { since: now };
+            }
+            Self::Lost { why: Loss::Missed, .. } if now >= used + moment.ttl => {
+                *self = Self::Free { since: now };
+            }
+            Self::Free { .. } | Self::Held { .. } | Self::Lost { .. } => {}
         }
     }
 
@@ -90,8 +119,12 @@ impl Control {
         share: AdmitRatio,
     ) -> Verdict {
         let (from, since) = match *self {
-            Self::Free => return Verdict::FREE,
+            Self::Free { .. } => return Verdict::FREE,
             Self::Held { admit, .. } => return Verdict { admit, capped: true },
+            // Nothing is dropped for want of a directive that never was: only the cap goes.
+            Self::Lost { why: Loss::Missed, .. } if on_loss != OnControlLoss::Open => {
+                return Verdict::FREE;
+            }
             Self::Lost { from, since, .. } => (from, since),
         };
         let done = part(moment.now.since(since), moment.ramp);
@@ -117,7 +150,7 @@ impl Control {
     pub(super) fn limit_rps(&self) -> Option<f64> {
         match *self {
             Self::Held { limit_rps, .. } => Some(limit_rps),
-            Self::Free | Self::Lost { .. } => None,
+            Self::Free { .. } | Self::Lost { .. } => None,
         }
     }
 }
@@ -228,6 +261,8 @@ mod tests {
         Control::hold(&directive, Time::ZERO)
     }
 
+    const FRESH: Control = Control::Free { since: Time::ZERO };
+
     fn shares(mut control: Control, on_loss: OnControlLoss, at_ms: &[u64]) -> Vec<(f64, bool)> {
         let verdict = |ms: &u64| {
             let m = moment(*ms, 10_000);
@@ -264,32 +299,68 @@ mod tests {
 
     #[test]
     fn a_key_never_directed_is_capped_while_somebody_is_there() {
-        let open = shares(Control::Free, OnControlLoss::Open, &[0, 9_999, 10_000]);
+        let open = shares(FRESH, OnControlLoss::Open, &[0, 9_999, 10_000]);
         assert_eq!(open, [(1.0, true), (1.0, true), (1.0, false)]);
-        let mut control = Control::Free;
+        let mut control = FRESH;
         control.advance(&moment(15_000, 10_000), Time::ZERO);
         assert!(control.is_moving());
         control.advance(&moment(16_000, 26_000), Time::ZERO);
-        assert_eq!(control, Control::Free, "heard of again");
+        let since = Time::from_millis(16_000);
+        assert_eq!(control, Control::Free { since }, "heard of again");
+    }
+
+    /// The aggregator answers, whoever should direct the key does not.
+    #[test]
+    fn a_key_in_use_that_nobody_directs_is_let_go_after_a_ttl_if_open() {
+        for (on_loss, ends) in
+            [(OnControlLoss::Open, (1.0, false)), (OnControlLoss::Closed, (1.0, true))]
+        {
+            let mut control = FRESH;
+            let mut at = |ms: u64| {
+                let m = moment(ms, ms + 10_000);
+                control.advance(&m, m.now);
+                let v = control.verdict(&m, on_loss, AdmitRatio::ALL);
+                (v.admit.share(), v.capped)
+            };
+            assert_eq!(at(9_999), (1.0, true), "a first directive may yet come");
+            at(10_000);
+            assert_eq!(at(20_000), ends);
+            assert_eq!(at(90_000), ends);
+        }
+    }
+
+    #[test]
+    fn a_key_that_nobody_directs_starts_over_after_a_rest() {
+        let mut control = FRESH;
+        control.advance(&moment(10_000, 20_000), Time::from_millis(10_000));
+        assert!(matches!(control, Control::Lost { why: Loss::Missed, .. }));
+        control.advance(&moment(20_000, 30_000), Time::from_millis(10_000));
+        assert_eq!(control, Control::Free { since: Time::from_millis(20_000) });
+        let mut control = FRESH;
+        control.advance(&moment(10_000, 20_000), Time::from_millis(1_000));
+        assert!(matches!(control, Control::Free { .. }), "hardly used, so hardly missed");
     }
 
     #[test]
     fn a_directive_that_runs_out_on_a_quiet_key_is_no_loss() {
         let mut control = held(0.5);
         control.advance(&moment(10_000, 20_000), Time::from_millis(3_000));
-        assert_eq!(control, Control::Free);
+        assert!(matches!(control, Control::Free { .. }), "{control:?}");
         let mut control = held(0.5);
         control.advance(&moment(10_000, 20_000), Time::from_millis(7_000));
-        assert!(matches!(control, Control::Lost { held: true, .. }), "a refresh was due");
+        assert!(matches!(control, Control::Lost { why: Loss::RanOut, .. }), "a refresh was due");
         control.advance(&moment(11_000, 21_000), Time::from_millis(7_000));
         assert!(control.is_moving(), "only a directive ends it");
         let mut control = held(0.5);
         control.advance(&moment(10_000, 9_000), Time::from_millis(1_000));
-        assert!(matches!(control, Control::Lost { held: true, .. }), "nobody is there");
+        assert!(matches!(control, Control::Lost { why: Loss::RanOut, .. }), "nobody is there");
         let mut control = held(0.5);
         let cut = Moment { connected: false, ..moment(10_000, 20_000) };
         control.advance(&cut, Time::from_millis(3_000));
-        assert!(matches!(control, Control::Lost { held: true, .. }), "nobody could refresh it");
+        assert!(
+            matches!(control, Control::Lost { why: Loss::RanOut, .. }),
+            "nobody could refresh it"
+        );
     }
 
     #[test]

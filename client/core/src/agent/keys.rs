@@ -8,7 +8,7 @@ use std::time::Duration;
 use sluicegate_model::{AdmitRatio, Counts, Directive, Limit, OnControlLoss, Term, Time};
 
 use super::cap::{BUDGET_HORIZON, Cap, Flow};
-use super::control::{Control, Moment, Share, Verdict};
+use super::control::{Control, Loss, Moment, Share, Verdict};
 use super::ledger::{Ledger, LineId};
 use super::meters::AgentCounters;
 use crate::grow::make_room;
@@ -420,10 +420,12 @@ impl Keys {
             return false;
         }
         let settled = match used.control {
-            Control::Free => true,
+            Control::Free { .. } => true,
             // Follows from the time alone when the key is used again, once the ramp is over.
-            Control::Lost { since, held, .. } => !held && moment.now.since(since) >= moment.ramp,
-            Control::Held { .. } => false,
+            Control::Lost { since, why: Loss::Silent, .. } => {
+                moment.now.since(since) >= moment.ramp
+            }
+            Control::Lost { .. } | Control::Held { .. } => false,
         };
         used.flow.is_none() || (settled && used.cap.is_full(&used.level_of))
     }
@@ -481,7 +483,7 @@ impl InUse {
             level_of,
             cap: Cap::full(&level_of, now),
             on_loss,
-            control: Control::Free,
+            control: Control::Free { since: now },
             newest: (0, 0),
             share: (on_loss == OnControlLoss::Share).then(|| Box::new(Share::new(now))),
             told: None,

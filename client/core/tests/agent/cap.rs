@@ -7,9 +7,12 @@ use sluicegate_model::{Limit, Pattern, Request, TokenRate};
 
 use super::rig::{World, bucket, key, per_second, per_value, service};
 
-/// Nothing comes down but the configuration, so that only the cap can drop.
+/// Nothing comes down but the configuration, and nobody misses more, so that only the cap can drop.
 fn capped(limit: Limit) -> World {
-    World::with(vec![service("s", vec![bucket("b", limit)])])
+    let mut world = World::new(|settings| settings.ttl = Duration::from_secs(24 * 3600));
+    world.connect();
+    world.snapshot(vec![service("s", vec![bucket("b", limit)])]);
+    world
 }
 
 #[test]
