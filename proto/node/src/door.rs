@@ -34,7 +34,7 @@ pub struct Bounds {
     pub max_pending_bytes: usize,
     /// Frames of one stream a second; beyond, it is not read until the second is over.
     pub max_frames_per_s: u32,
-    /// How long a stream may stay without a hello.
+    /// How long a stream may stay without a hello, and a connection without its first stream.
     pub hello_timeout: Duration,
     /// Messages that may wait for one child to read them; one more and its stream is closed.
     pub child_queue: usize,

@@ -14,12 +14,14 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::Request;
+use tonic::service::InterceptorLayer;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tracing::{error, info, warn};
 
 use crate::clock::Clock;
-use crate::connection;
+use crate::connection::{self, Connection, Limits};
 use crate::core::Core;
 use crate::door::{Bounds, Door};
 use crate::metrics::{Ledger, NodeCollector};
@@ -205,11 +207,16 @@ fn serve(
         .map_err(|e| StartError::Reflection(e.to_string()))?;
     let (reporter, health) = transport::health();
     let (tally, stop) = (Arc::clone(&door.tally), door.stop.clone());
-    let connections =
-        connection::accept(listener, door.bounds.max_connections, tally, stop.clone(), cut);
+    let limits =
+        Limits { most: door.bounds.max_connections, first_request: door.bounds.hello_timeout };
+    let connections = connection::accept(listener, limits, tally, stop.clone(), cut);
     let max_frame_bytes = door.bounds.max_frame_bytes;
     let tier = TierServer::new(door).max_decoding_message_size(max_frame_bytes);
-    let router = transport::server().add_service(tier).add_service(health).add_service(reflection);
+    let router = transport::server()
+        .layer(InterceptorLayer::new(note_request))
+        .add_service(tier)
+        .add_service(health)
+        .add_service(reflection);
     let server = tokio::spawn(async move {
         let stopped = stop.cancelled_owned();
         if let Err(error) = router.serve_with_incoming_shutdown(connections, stopped).await {
@@ -217,6 +224,14 @@ fn serve(
         }
     });
     Ok((reporter, server))
+}
+
+/// Tells a connection that it is used, whatever is asked for.
+fn note_request(request: Request<()>) -> Result<Request<()>, tonic::Status> {
+    if let Some(connection) = request.extensions().get::<Connection>() {
+        connection.note_request();
+    }
+    Ok(request)
 }
 
 impl<C: Core> Running<C> {

@@ -3,8 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::{debug, warn};
+
+/// How often at most a log line tells of connections refused, and of silent ones closed.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Counters of the streams of one node.
 #[derive(Debug, Default)]
@@ -12,7 +17,10 @@ pub struct Tally {
     pub(crate) streams_opened: AtomicU64,
     pub(crate) messages: AtomicU64,
     pub(crate) throttled: AtomicU64,
-    pub(crate) connections_refused: AtomicU64,
+    connections_refused: AtomicU64,
+    connections_silent: AtomicU64,
+    refused_told: Seldom,
+    silent_told: Seldom,
     pub(crate) accept_errors: AtomicU64,
     /// By reason and detail. Every reason and detail is a literal of some program text, so this is
     /// bounded; and it is touched only when something goes wrong.
@@ -20,6 +28,28 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Counts a connection refused because all `most` places are taken, and tells of it at times.
+    pub(crate) fn refuse_connection(&self, most: usize) {
+        let count = self.connections_refused.fetch_add(1, Relaxed) + 1;
+        if self.refused_told.is_due() {
+            warn!(most, count, "a connection was refused: all places are taken");
+        }
+    }
+
+    /// Counts a connection closed because no request came within `limit`, and tells of it at times.
+    pub(crate) fn close_silent_connection(&self, limit: Duration) {
+        let count = self.connections_silent.fetch_add(1, Relaxed) + 1;
+        if self.silent_told.is_due() {
+            warn!(?limit, count, "a connection was closed: no request came on it in time");
+        }
+    }
+
+    /// Connections closed so far because no request came on them in time.
+    #[must_use]
+    pub fn silent_connections(&self) -> u64 {
+        self.connections_silent.load(Relaxed)
+    }
+
     /// Counts one stream refused or closed for `reason`; `detail` may be empty. Logs the first, the
     /// second, the fourth and so on: a thousand broken children must not fill a disk.
     pub(crate) fn refuse(&self, reason: &'static str, detail: &'static str, message: &str) {
@@ -49,7 +79,7 @@ impl Tally {
     }
 
     /// The plain counters, with what they count.
-    pub(crate) fn plain(&self) -> [(&'static str, &'static str, u64); 5] {
+    pub(crate) fn plain(&self) -> [(&'static str, &'static str, u64); 6] {
         [
             (
                 "streams_opened",
@@ -68,11 +98,33 @@ impl Tally {
                 self.connections_refused.load(Relaxed),
             ),
             (
+                "connections_silent",
+                "Connections closed because no request came on them in time.",
+                self.connections_silent.load(Relaxed),
+            ),
+            (
                 "accept_errors",
                 "Connections that the operating system failed to hand over.",
                 self.accept_errors.load(Relaxed),
             ),
         ]
+    }
+}
+
+/// Keeps one kind of log line to one each [`LOG_INTERVAL`].
+#[derive(Debug, Default)]
+struct Seldom(Mutex<Option<Instant>>);
+
+impl Seldom {
+    /// Whether a line may be written now; if so, it counts as written.
+    fn is_due(&self) -> bool {
+        let now = Instant::now();
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|at| now.duration_since(at) >= LOG_INTERVAL);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
     }
 }
 

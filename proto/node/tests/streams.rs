@@ -126,6 +126,36 @@ async fn connections_are_bounded() {
 }
 
 #[tokio::test]
+async fn connections_without_a_request_make_room() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let hello_timeout = Duration::from_millis(500);
+    let running = node(Bounds { max_connections: 7, hello_timeout, ..Bounds::default() }).await;
+    let address = running.local_addr();
+    let mut used = Child::open(address).await;
+    assert!(used.is_served(1).await);
+    // Nothing; half a preface; a whole one with settings, but no stream.
+    let preface: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let mut silent = Vec::new();
+    for said in [&b""[..], b"", &preface[..9], &preface[..9], preface, preface] {
+        let mut tcp = tokio::net::TcpStream::connect(address).await.expect("accepted");
+        tcp.write_all(said).await.expect("sent");
+        silent.push(tcp);
+    }
+    let mut refused = tokio::net::TcpStream::connect(address).await.expect("accepted");
+    assert!(!matches!(support::within(refused.read(&mut [0])).await, Ok(1..)), "no place");
+    assert_eq!(running.tally().silent_connections(), 0, "too soon");
+    for mut tcp in silent {
+        // What the server says of itself may come first. It ends, in one way or the other.
+        let _ = support::within(tcp.read_to_end(&mut Vec::new())).await;
+    }
+    assert_eq!(running.tally().silent_connections(), 6);
+    let mut late = Child::open(address).await;
+    assert!(late.is_served(1).await, "a place for a real child");
+    assert!(used.is_served(2).await, "a connection in use stays");
+    assert!(metrics(&running).contains("connections_silent_total{region=\"r\",zone=\"z\"} 6"));
+}
+
+#[tokio::test]
 async fn messages_in_pieces_are_bounded_over_all_streams() {
     let running = node(Bounds { max_pending_bytes: 3 << 20, ..Bounds::default() }).await;
     let address = running.local_addr();
