@@ -18,6 +18,7 @@ use sluicegate_files::node::{
 
 use crate::exit::{Ended, Failure};
 use crate::logs::{self, LogSettings};
+use crate::ready;
 
 /// Run a controller: it turns the counts of a region into what must be dropped
 ///
@@ -109,6 +110,11 @@ impl File {
 fn begin(common: CommonArgs) -> Result<(Option<File>, Option<PathBuf>), Failure> {
     let CommonArgs { config, ready_file, log } = common;
     logs::start(&log)?;
+    if let Some(path) = &ready_file {
+        ready::check(path).map_err(|e| {
+            Failure::bad_input(format!("--ready-file: {} cannot be written: {e}", path.display()))
+        })?;
+    }
     let file = config.map(|path| {
         let shown = path.display().to_string();
         match std::fs::read(&path) {
