@@ -8,12 +8,12 @@ mod http;
 mod plan;
 mod progress;
 pub(crate) mod schedule;
+mod series;
 mod stats;
 mod text;
 mod trace;
 
 use ::http::HeaderValue;
-use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use args::{LoadArgs, pair};
@@ -22,6 +22,7 @@ pub(crate) use stats::Fate;
 use self::args::{LoadSettings, Target};
 use self::embedded::Clients;
 use self::plan::Plan;
+use self::series::SeriesFile;
 use self::stats::{Stats, Took};
 use crate::exit::{Ended, Failure};
 use crate::{output, signals};
@@ -40,6 +41,7 @@ pub(crate) fn run(args: LoadArgs) -> Ended {
         series,
         json,
     } = args.check()?;
+    let series = series.map(SeriesFile::create).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let stop = CancellationToken::new();
     runtime.spawn(signals::cancel(stop.clone()));
@@ -55,16 +57,15 @@ pub(crate) fn run(args: LoadArgs) -> Ended {
             on_clients(&target, &names, plan, length, &stop)?
         }
     };
-    if let Some(path) = series {
-        std::fs::write(&path, stats.series_csv())
-            .with_context(|| format!("--series: {} cannot be written", path.display()))?;
-    }
+    // What a long load has found out is told even if the disk is full by now.
+    let written = series.map_or(Ok(()), |file| file.write(&stats.series_csv()));
     let report = stats.report(took, &callers);
     if json {
         output::json(&report)?;
     } else {
         output::lines(text::lines(&report))?;
     }
+    written?;
     let counts = report.counts;
     if counts.offered > 0 && counts.errors == counts.offered {
         let kinds: Vec<String> =
