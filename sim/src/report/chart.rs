@@ -38,6 +38,8 @@ pub(super) enum Look {
     Offered,
     /// Dashed, in steps.
     Limit,
+    /// Dashed: what ought to be.
+    Due,
     /// A line in the colour of that number.
     Law(usize),
     /// The same, thinner: for curves that go up and down a lot.
@@ -57,6 +59,9 @@ const RIGHT: f64 = 16.0;
 const TITLE: f64 = 26.0;
 const LEGEND: f64 = 22.0;
 const BOTTOM: f64 = 42.0;
+/// The most names of spans one below the other.
+const LANES: usize = 4;
+const LANE: [f64; LANES] = [0.0, 1.0, 2.0, 3.0];
 /// How wide a letter is, about.
 const LETTER: f64 = 6.4;
 
@@ -84,9 +89,7 @@ impl Plot {
             frame.curve(&mut svg, self, curve);
         }
         frame.grid(&mut svg, self);
-        for span in &self.spans {
-            frame.span(&mut svg, self, span);
-        }
+        frame.spans(&mut svg, self);
         // The first one named is drawn last, on top of the others.
         for curve in self.curves.iter().rev().filter(|c| c.look != Look::Offered) {
             frame.curve(&mut svg, self, curve);
@@ -106,7 +109,7 @@ impl Plot {
                     "<rect class=\"offered\" x=\"{x:.1}\" y=\"{:.1}\" width=\"18\" height=\"9\"/>",
                     y - 8.5
                 ),
-                Look::Limit | Look::Law(_) | Look::Thin(_) => write!(
+                Look::Limit | Look::Due | Look::Law(_) | Look::Thin(_) => write!(
                     svg,
                     "<path class=\"{}\" d=\"M{x:.1} {middle:.1}h18\"/>",
                     class(curve.look)
@@ -193,22 +196,32 @@ impl Frame {
         }
     }
 
-    fn span(&self, svg: &mut String, plot: &Plot, span: &Span) {
-        let (from, to) = (self.x(plot, span.from), self.x(plot, span.to));
-        if to - from < 0.5 && !plot.x.holds(span.from) {
-            return;
+    /// Each span with its name, in lanes one below the other where names would overlap.
+    fn spans(&self, svg: &mut String, plot: &Plot) {
+        let right = self.left + self.width;
+        let mut lanes = [f64::NEG_INFINITY; LANES];
+        for span in &plot.spans {
+            let (from, to) = (self.x(plot, span.from), self.x(plot, span.to));
+            if to - from < 0.5 && !plot.x.holds(span.from) {
+                continue;
+            }
+            let name = escape(&span.name);
+            let _ = write!(
+                svg,
+                "<rect class=\"fault\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" \
+                 height=\"{:.1}\"><title>{name}</title></rect>",
+                self.top,
+                (to - from).max(1.5),
+                self.height,
+            );
+            let width = width_of(&span.name);
+            let x = (from + 4.0).min(right - width).max(self.left);
+            // Beyond the last lane, pointing at it still tells.
+            let Some(lane) = lanes.iter().position(|end| x > *end) else { continue };
+            lanes[lane] = x + width;
+            let y = self.top + 12.0 + 14.0 * LANE[lane];
+            let _ = write!(svg, "<text class=\"soft\" x=\"{x:.1}\" y=\"{y:.1}\">{name}</text>");
         }
-        let _ = write!(
-            svg,
-            "<rect class=\"fault\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\">\
-             <title>{name}</title></rect><text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\">{name}</text>",
-            self.top,
-            (to - from).max(1.5),
-            self.height,
-            from + 4.0,
-            self.top + 12.0,
-            name = escape(&span.name),
-        );
     }
 
     fn curve(&self, svg: &mut String, plot: &Plot, curve: &Curve) {
@@ -231,7 +244,7 @@ impl Frame {
 fn class(look: Look) -> String {
     match look {
         Look::Offered => "offered-edge".into(),
-        Look::Limit => "limit".into(),
+        Look::Limit | Look::Due => "limit".into(),
         Look::Law(n) => format!("line law{n}"),
         Look::Thin(n) => format!("thin law{n}"),
     }
@@ -327,6 +340,28 @@ mod tests {
         assert_eq!(steps(&level), "M0.0 5.0H3.0V9.0H3.0");
         assert_eq!(area(&level[2..], 20.0), "M2.0 5.0L3.0 9.0H3.0V20.0H2.0Z");
         assert_eq!(area(&[], 20.0), "");
+    }
+
+    #[test]
+    fn names_of_spans_do_not_overlap() {
+        let span = |from: f64| Span { from, to: 1.0, name: "a long name of a span".into() };
+        let plot = Plot {
+            title: String::new(),
+            alt: String::new(),
+            width: 400.0,
+            height: 200.0,
+            x: Axis::exact("s", 0.0, 1.0, 4),
+            y: Axis::linear("y", 1.0, 4),
+            curves: Vec::new(),
+            spans: vec![span(0.0), span(0.1), span(0.9)],
+        };
+        let svg = plot.inline();
+        let rows: Vec<&str> = svg
+            .split("<text ")
+            .filter(|t| t.split("</text>").next().is_some_and(|t| t.contains("a long name")))
+            .filter_map(|t| t.split("y=\"").nth(1)?.split('"').next())
+            .collect();
+        assert_eq!(rows, ["66.0", "80.0", "66.0"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod chart;
 mod csv;
 mod page;
 mod plots;
+mod series;
 mod strip;
 mod summary;
 mod text;

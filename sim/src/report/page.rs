@@ -20,7 +20,7 @@ h3{font-size:16px;margin:24px 0 8px}p{margin:6px 0;max-width:75ch}\
 .lead{font-size:18px}.soft,figcaption{color:var(--soft)}\
 figure{margin:12px 0;break-inside:avoid}figcaption{font-size:13px;padding-left:6px}\
 figure>svg{display:block;width:100%;height:auto}\
-.pair,.glance{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:10px 24px}\
+.pair,.glance{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,440px),1fr));gap:10px 24px}\
 .pair figure,.glance figure{margin:4px 0}\
 .tools{display:flex;gap:6px;font-size:14px;margin:12px 0 0;color:var(--soft);align-items:center}\
 .tools input{position:absolute;opacity:0}\
@@ -47,7 +47,7 @@ pre,code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
 details{margin:12px 0}summary{cursor:pointer}\
 @page{margin:14mm}\
 @media print{main{max-width:none;padding:0}body{font-size:11pt}.tools{display:none}\
-.pair,.glance{grid-template-columns:1fr 1fr}h2,h3{break-after:avoid}tr{break-inside:avoid}\
+.pair,.glance{grid-template-columns:1fr 1fr}h2,h3,main>p.soft{break-after:avoid}table{break-inside:avoid}figcaption{font-size:9pt}\
 table{font-size:8.5pt}th,td{padding:3px 4px}pre{white-space:pre-wrap;overflow-wrap:anywhere}\
 .scroll{overflow:visible}}";
 

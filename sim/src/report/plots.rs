@@ -2,11 +2,12 @@
 
 use super::axis::{Axis, Scale};
 use super::chart::{Curve, Look, Plot, Point, Span};
+use super::series::{bins_before, bins_of, count, middle, points, thin_out, trailing, window};
 use super::strip::{Row, Strip};
 use super::summary::{Cell, Summary};
 use super::{Comparison, File, LawRuns, theme};
 use crate::outcome::{BucketSeries, Measure, Series};
-use crate::scenario::{Fault, FaultKind, Shape, Which};
+use crate::scenario::{Fault, FaultKind, Shape, Which, Workload};
 
 /// The plots of one bucket, or of the messages.
 #[derive(Debug)]
@@ -47,8 +48,6 @@ pub(super) enum Drawing {
 
 /// From how many limits on a load dwarfs the limit.
 const DWARFED_X: f64 = 6.0;
-/// The most points of a curve.
-const MAX_POINTS: usize = 900;
 /// What is averaged in plots that compare laws.
 const MEAN_MS: u32 = 1000;
 /// Around what happens, in plots that look closely.
@@ -114,6 +113,8 @@ struct OfBucket<'c> {
     limit: Option<f64>,
     most_rps: f64,
     least_rps: f64,
+    /// Whether the load, over a second, is so much more than the limit.
+    is_dwarfed: bool,
 }
 
 impl<'c> OfBucket<'c> {
@@ -126,9 +127,10 @@ impl<'c> OfBucket<'c> {
         let seen = all.flat_map(|b| b.offered_rps.iter().chain(&b.admitted_rps).skip(from));
         let most_rps = seen.copied().chain(limit).fold(0.0, f64::max);
         let calm = trailing(&curves.offered_rps, bins_of(offered, MEAN_MS));
-        let least_rps =
-            calm.into_iter().skip(from).filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
-        Some(Self { comparison, place, prefix, offered, limit, most_rps, least_rps })
+        let calm = calm.get(from..).unwrap_or_default();
+        let least_rps = calm.iter().copied().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
+        let is_dwarfed = limit.is_some_and(|l| l > 0.0 && calm.iter().any(|v| *v > DWARFED_X * l));
+        Some(Self { comparison, place, prefix, offered, limit, most_rps, least_rps, is_dwarfed })
     }
 
     fn figures(&self, summaries: &[&Summary]) -> Vec<Figure> {
@@ -241,25 +243,25 @@ impl<'c> OfBucket<'c> {
         let draw = |scale| {
             let mut curves = self.context(from, to, 1);
             curves.extend(self.admitted(from, to, 1, Look::Thin));
-            self.plot("The first seconds, closely", 960.0, 380.0, (from, to), scale, curves)
+            self.plot("Around the first change, closely", 960.0, 380.0, (from, to), scale, curves)
         };
         let step = self.offered.step_ms;
         let caption = format!("Each point is the mean over {step} ms.");
         Some(self.figure("closely", Place::Wide, caption, draw))
     }
 
-    /// When it happens, if something does.
+    /// When something first happens, if it does.
     fn focus(&self) -> Option<f64> {
         let scenario = &self.comparison.scenario;
-        let from_start = match (scenario.workload.shape, scenario.faults.first()) {
-            (_, Some(fault)) => fault.at_s,
-            (Shape::Step | Shape::Bursts, None) => {
-                scenario.workload.at_s.unwrap_or(scenario.warmup_s)
-            }
-            (Shape::OnOff, None) => scenario.warmup_s,
-            (Shape::Constant | Shape::Sine | Shape::Trace, None) => return None,
+        let change = |w: &Workload| match w.shape {
+            Shape::Step | Shape::Bursts => Some(w.at_s.unwrap_or(scenario.warmup_s)),
+            Shape::OnOff => Some(scenario.warmup_s),
+            Shape::Constant | Shape::Sine | Shape::Trace => None,
         };
-        Some(from_start - scenario.warmup_s)
+        let workloads = std::iter::once(&scenario.workload).chain(&scenario.more_workloads);
+        let changes = workloads.filter_map(change);
+        let first = changes.chain(scenario.faults.iter().map(|f| f.at_s)).reduce(f64::min)?;
+        Some(first - scenario.warmup_s)
     }
 
     fn panel(&self, law: &LawRuns, summaries: &[&Summary]) -> Figure {
@@ -309,7 +311,7 @@ impl<'c> OfBucket<'c> {
             let due: Vec<f64> = due.map(|(o, l)| l.map_or(*o, |l| l.min(*o))).collect();
             curves.push(Curve {
                 name: "what is over the limit".into(),
-                look: Look::Limit,
+                look: Look::Due,
                 points: ratio(self.offered, own, &due),
             });
         }
@@ -409,9 +411,8 @@ impl<'c> OfBucket<'c> {
         caption: String,
         draw: impl Fn(Scale) -> Plot,
     ) -> Figure {
-        let dwarfed = self.limit.is_some_and(|l| l > 0.0 && self.most_rps > DWARFED_X * l);
         let linear = Drawing::Plot(draw(Scale::Linear));
-        let (drawing, linear) = match dwarfed {
+        let (drawing, linear) = match self.is_dwarfed {
             true => (Drawing::Plot(draw(Scale::Log)), Some(linear)),
             false => (linear, None),
         };
@@ -455,7 +456,9 @@ fn messages(comparison: &Comparison) -> Option<Plots> {
         })
         .collect();
     thin_out(&mut curves);
-    let seen = || curves.iter().flat_map(|c| &c.points).filter_map(|(_, v)| *v);
+    // Before that, a world is only starting.
+    let measured = |(at, value): &Point| value.filter(|_| *at >= 0.0);
+    let seen = || curves.iter().flat_map(|c| &c.points).filter_map(measured);
     let most = seen().fold(0.0, f64::max);
     let least = seen().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
     let title = "messages per client and second";
@@ -532,72 +535,6 @@ fn time_axis(from: f64, to: f64, ticks: usize) -> Axis {
     Axis::exact("seconds since the measures begin", from, to, ticks)
 }
 
-/// From a little before the measures begin to the end, in seconds since they begin.
-fn window(series: &Series) -> (f64, f64) {
-    let end = middle(series, series.messages.report_per_s.len()) - step_s(series) / 2.0;
-    let before = (end * 0.1).clamp(0.0, series.warmup_s);
-    (-before, end.max(step_s(series) - before))
-}
-
-fn step_s(series: &Series) -> f64 {
-    f64::from(series.step_ms) / 1000.0
-}
-
-/// The middle of a bin, in seconds since the measures begin.
-fn middle(series: &Series, bin: usize) -> f64 {
-    (count(bin) + 0.5) * step_s(series) - series.warmup_s
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the series")]
-fn bins_before(series: &Series, at: f64) -> usize {
-    ((at + series.warmup_s) / step_s(series)).max(0.0) as usize
-}
-
-fn bins_of(series: &Series, ms: u32) -> usize {
-    (ms / series.step_ms.max(1)).max(1) as usize
-}
-
-/// The mean over the last `bins` values, at every place; fewer where there are not as many.
-fn trailing(values: &[f64], bins: usize) -> Vec<f64> {
-    if bins <= 1 {
-        return values.to_vec();
-    }
-    let mut sum = 0.0;
-    let mut means = Vec::with_capacity(values.len());
-    for (i, value) in values.iter().enumerate() {
-        sum += value;
-        if i >= bins {
-            sum -= values[i - bins];
-        }
-        means.push((sum / count((i + 1).min(bins))).max(0.0));
-    }
-    means
-}
-
-fn points(series: &Series, values: &[f64], from: f64, to: f64) -> Vec<Point> {
-    let all = values.iter().enumerate().map(|(i, value)| (middle(series, i), Some(*value)));
-    all.filter(|(at, _)| (from..=to).contains(at)).collect()
-}
-
-/// Means of neighbours, where there are more points than can be seen.
-fn thin_out(curves: &mut [Curve]) {
-    for curve in curves.iter_mut().filter(|c| c.points.len() > MAX_POINTS) {
-        let group = curve.points.len().div_ceil(MAX_POINTS);
-        let mean = |points: &[Point]| {
-            let known: Vec<f64> = points.iter().filter_map(|(_, v)| *v).collect();
-            let at = points.iter().map(|(at, _)| at).sum::<f64>() / count(points.len());
-            let value = known.iter().sum::<f64>() / count(known.len().max(1));
-            (at, (!known.is_empty()).then_some(value))
-        };
-        curve.points = curve.points.chunks(group).map(mean).collect();
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of bins and clients")]
-fn count(count: usize) -> f64 {
-    count as f64
-}
-
 /// A name that may be part of a file's name.
 fn slug(name: &str) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
@@ -607,21 +544,6 @@ fn slug(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_trailing_mean_looks_back() {
-        assert_eq!(trailing(&[2.0, 4.0, 6.0, 8.0], 2), [2.0, 3.0, 5.0, 7.0]);
-        assert_eq!(trailing(&[2.0, 4.0], 1), [2.0, 4.0]);
-    }
-
-    #[test]
-    fn many_points_become_few() {
-        let points = (0..2000).map(|i| (f64::from(i), Some(1.0))).collect();
-        let mut curves = [Curve { name: String::new(), look: Look::Limit, points }];
-        thin_out(&mut curves);
-        assert_eq!(curves[0].points.len(), 667);
-        assert_eq!(curves[0].points[0], (1.0, Some(1.0)));
-    }
 
     #[test]
     fn faults_have_names() {
