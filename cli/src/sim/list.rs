@@ -45,7 +45,8 @@ pub(super) fn run(args: ListArgs) -> Ended {
         let measures: Vec<&str> = measures.iter().map(|m| m.name()).collect();
         table.row([(*name).to_owned(), about.clone(), measures.join(" ")]);
     }
-    output::lines(table.lines(output::width()))?;
+    // A long line is better broken by the terminal than cut: its measures would be lost.
+    output::lines(table.lines(None))?;
     output::line(format!("\nLaws: {}", answer.laws.join(", ")))?;
     Ok(())
 }

@@ -29,7 +29,8 @@ pub(super) fn outcome(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
                 .chain([measure.unit().to_owned(), measure.about().to_owned()]),
         );
     }
-    lines.extend(table.lines(crate::output::width()));
+    // A long line is better broken by the terminal than cut: what it ends with would be lost.
+    lines.extend(table.lines(None));
     lines.push(String::new());
     lines.push(messages(&outcome.messages));
     lines.push(format!("trace {}", outcome.trace_sha256));
@@ -85,7 +86,8 @@ pub(super) fn comparison(scenario: &Scenario, comparison: &Comparison) -> Vec<St
         lines.push(format!(
             "{bucket}: medians over the seeds (and the worst); messages per client and second"
         ));
-        lines.extend(table.lines(crate::output::width()));
+        // A long line is better broken by the terminal than cut: what it ends with would be lost.
+        lines.extend(table.lines(None));
     }
     lines
 }
