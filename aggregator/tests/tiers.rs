@@ -1,6 +1,7 @@
 //! A client's stream, an aggregator and a controller over real gRPC: configuration and directives
 //! reach the client, survive a restart of the controller, and bad input changes only a metric.
 
+use sluicegate_model::Flight;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
@@ -92,7 +93,14 @@ impl Client {
     fn report(&mut self, change: impl Fn(&mut Report)) {
         self.seq += 1;
         let key = |b| KeyName { service: name("s"), bucket: name(b), values: KeyValues::Whole };
-        let entry = |key| Entry { key, counts: self.counts, offered_rps: 600.0, sessions: 1 };
+        let entry = |key| Entry {
+            key,
+            counts: self.counts,
+            offered_rps: 600.0,
+            usual_rps: 0.0,
+            flight: Flight::default(),
+            sessions: 1,
+        };
         let mut report = Report {
             seq: self.seq,
             interval: TICK,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sluicegate_controller_core::{Config, Controller};
 use sluicegate_law::{Limits, Refusal, SessionId, View};
-use sluicegate_model::{Down, Hello, Name, Time, Up};
+use sluicegate_model::{Down, Hello, Law, Name, Time, Up};
 use sluicegate_node::{Core, Identity, Node};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +42,8 @@ pub struct Settings {
     pub tick: Duration,
     /// How long directives live.
     pub ttl: Duration,
+    /// The law of the control plane.
+    pub law: Law,
     /// The bounds of its core.
     pub limits: Limits,
     /// The bounds of its streams.
@@ -67,6 +69,7 @@ impl Settings {
             rescan: Self::RESCAN,
             tick: Self::TICK,
             ttl: Self::TTL,
+            law: Law::Ratio,
             limits: Limits::for_controller(),
             bounds: Bounds { max_streams: 1000, max_connections: 1000, ..Bounds::default() },
         }
@@ -102,7 +105,7 @@ pub struct Running {
 /// # Errors
 /// If it cannot listen, or there is no such directory.
 pub async fn start(settings: Settings) -> Result<Running, StartError> {
-    let Settings { node, region, listen, buckets_dir, rescan, tick, ttl, limits, bounds } =
+    let Settings { node, region, listen, buckets_dir, rescan, tick, ttl, law, limits, bounds } =
         settings;
     if !buckets_dir.is_dir() {
         return Err(StartError::NoDirectory { dir: buckets_dir });
@@ -118,7 +121,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         zone: None,
         region: region.clone(),
     };
-    let config = Config { node, session: rand::random(), region, tick, ttl, limits };
+    let config = Config { node, session: rand::random(), region, tick, ttl, law, limits };
     let shown_to_metrics = shown.clone();
     let samples = move || directory::samples(&Arc::clone(&shown_to_metrics.borrow()), &readings);
     let made = Node {

@@ -8,6 +8,8 @@ use std::str::FromStr;
 pub enum Law {
     /// The product's own, plain: drop what is over the limit, by the share that is over.
     Ratio,
+    /// The product's own, whole: grants to zones, early reports, memory of excess.
+    Grant,
     /// A token bucket in each client, refilled by its part of the load.
     ProxyBucket,
     /// A central fixed window that every request asks.
@@ -34,6 +36,7 @@ impl Law {
     /// All of them.
     pub const ALL: &[Self] = &[
         Self::Ratio,
+        Self::Grant,
         Self::ProxyBucket,
         Self::EnvoyRedis,
         Self::BatchWindow,
@@ -42,11 +45,18 @@ impl Law {
         Self::Prefetch,
     ];
 
+    /// Whether it is one of the product's own.
+    #[must_use]
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Ratio | Self::Grant)
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Ratio => "ratio",
+            Self::Grant => "grant",
             Self::ProxyBucket => "proxy-bucket",
             Self::EnvoyRedis => "envoy-redis",
             Self::BatchWindow => "batch-window",

@@ -1,5 +1,7 @@
 //! One run from scenario to outcome.
 
+use sluicegate_model as model;
+
 use crate::fleet::Fleet;
 use crate::law::Law;
 use crate::measure::measure;
@@ -98,7 +100,10 @@ fn run_as(
     let setup = prepare(scenario, seed)?;
     let rivals = &scenario.rivals;
     Ok(match law {
-        Law::Ratio => run_fleet(&setup, law, Product::new(&setup), progress, observer),
+        Law::Ratio | Law::Grant => {
+            let which = if law == Law::Ratio { model::Law::Ratio } else { model::Law::Grant };
+            run_fleet(&setup, law, Product::new(&setup, which), progress, observer)
+        }
         Law::ProxyBucket => {
             let design = proxy_bucket::Law(rivals.proxy_bucket.clone());
             run_fleet(&setup, law, Batch::new(&setup, design), progress, observer)

@@ -286,6 +286,10 @@ pub(crate) fn service(service: &Service) -> ServiceBuckets {
             OnControlLoss::Share => model::OnControlLoss::Share,
             OnControlLoss::Closed => model::OnControlLoss::Closed,
         },
+        guard: false,
+        enforce: 1.0,
+        max_drop: 1.0,
+        sharing: None,
     };
     ServiceBuckets {
         service: name(&service.service),

@@ -5,6 +5,7 @@
 //! acknowledged. So when one is acknowledged nothing before it can be missing, and a lost report
 //! costs nothing but time.
 
+use sluicegate_model::Flight;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sluicegate_law::node::{KeyState, Node, Totals};
@@ -284,7 +285,17 @@ impl Uplink {
         }
         let counts = state.counts.since(&line.base);
         let KeyState { offered_rps, sessions, .. } = state;
-        Some((Entry { key: line.id, counts, offered_rps, sessions }, state))
+        Some((
+            Entry {
+                key: line.id,
+                counts,
+                offered_rps,
+                usual_rps: 0.0,
+                flight: Flight::default(),
+                sessions,
+            },
+            state,
+        ))
     }
 
     fn add_services(&mut self, node: &Node, report: &mut Report, sent: &mut InFlight) {

@@ -22,7 +22,7 @@ pub(crate) async fn run(settings: ControllerSettings, ready_file: Option<PathBuf
         buckets_dir,
         tick,
         ttl,
-        law: Law::Ratio,
+        law,
         limits,
     } = settings;
     let name = node.to_string();
@@ -30,6 +30,7 @@ pub(crate) async fn run(settings: ControllerSettings, ready_file: Option<PathBuf
     let settings = Settings {
         tick,
         ttl,
+        law,
         limits: super::law_limits(limits, Limits::for_controller()),
         bounds: Bounds {
             max_streams: limits.max_sessions as usize,

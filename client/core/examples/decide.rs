@@ -207,6 +207,10 @@ fn buckets(args: &Args) -> ServiceBuckets {
         mode,
         per: None,
         on_control_loss: OnControlLoss::Open,
+        guard: false,
+        enforce: 1.0,
+        max_drop: 1.0,
+        sharing: None,
     };
     let mut buckets = Vec::new();
     match args.case.as_str() {

@@ -55,6 +55,10 @@ fn bucket() -> impl Strategy<Value = (Bucket, bool)> {
                 mode,
                 per: each.map(|dimensions| per(&dimensions, 1000)),
                 on_control_loss: OnControlLoss::Open,
+                guard: false,
+                enforce: 1.0,
+                max_drop: 1.0,
+                sharing: None,
             };
             (bucket, drops)
         },

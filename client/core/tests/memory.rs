@@ -3,6 +3,7 @@
 
 mod common;
 
+use sluicegate_model::Law;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -56,6 +57,7 @@ impl Client {
             version: 1,
             term: 1,
             full: true,
+            law: Law::Ratio,
             services: vec![service("shop", Select::All, vec![each])],
             removed: vec![],
         };

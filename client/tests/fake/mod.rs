@@ -1,6 +1,7 @@
 //! An aggregator that says what a test tells it to, over real gRPC on loopback.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+use sluicegate_model::Law;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +56,7 @@ impl Fake {
             version: 1,
             term: 1,
             full: true,
+            law: Law::Ratio,
             services: services.into_iter().map(Arc::new).collect(),
             removed: vec![],
         };
@@ -161,6 +163,7 @@ fn answer(report: &Report, admit: Option<AdmitRatio>) -> Down {
         admit,
         headroom: 0.0,
         sigma: 0.0,
+        grant: None,
         limit_rps: 1000.0,
         sessions: 1,
         term: 1,
@@ -186,6 +189,10 @@ pub(crate) fn service(name: &str, bucket: &str, mode: Mode, limit_rps: u64) -> S
             mode,
             per: None,
             on_control_loss: OnControlLoss::Open,
+            guard: false,
+            enforce: 1.0,
+            max_drop: 1.0,
+            sharing: None,
         }],
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluicegate_law::node::{Node, Settings, Tier};
 use sluicegate_law::{Limits, Refusal, SessionId, View};
 use sluicegate_model::{
-    ConfigVersion, Configuration, Down, Hello, Name, ServiceBuckets, Term, Time, Up,
+    ConfigVersion, Configuration, Down, Hello, Law, Name, ServiceBuckets, Term, Time, Up,
 };
 
 /// What a controller is told when it is made.
@@ -23,6 +23,8 @@ pub struct Config {
     pub tick: Duration,
     /// How long directives live.
     pub ttl: Duration,
+    /// The law of the control plane.
+    pub law: Law,
     /// The bounds.
     pub limits: Limits,
 }
@@ -91,7 +93,14 @@ impl Controller {
         }
         let (term, seen_version) = (self.node.term(), self.node.seen().1);
         let version = seen_version.max(self.node.version()) + 1;
-        self.node.configure(&Configuration { version, term, full: false, services, removed });
+        self.node.configure(&Configuration {
+            version,
+            term,
+            law: self.config.law,
+            full: false,
+            services,
+            removed,
+        });
     }
 
     /// An aggregator opened a stream. If it has seen more than this controller counts to, term and
@@ -194,6 +203,7 @@ mod tests {
             region: name("r"),
             tick: Duration::from_secs(1),
             ttl: Duration::from_secs(10),
+            law: Law::Grant,
             limits: Limits::for_controller(),
         };
         Controller::new(config, Time::ZERO)

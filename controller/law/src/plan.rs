@@ -119,6 +119,7 @@ mod tests {
                 admit: AdmitRatio::from_share(0.5),
                 headroom: 0.0,
                 sigma: 0.0,
+                grant: None,
                 limit_rps: 10.0,
                 sessions: 1,
                 term: 3,

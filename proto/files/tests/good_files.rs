@@ -73,6 +73,10 @@ fn a_whole_file_becomes_the_model() {
         mode: Mode::Deny,
         per: None,
         on_control_loss: OnControlLoss::Open,
+        guard: false,
+        enforce: 1.0,
+        max_drop: 1.0,
+        sharing: None,
     };
     let rule = Rule {
         on: Match {
@@ -106,6 +110,10 @@ fn a_whole_file_becomes_the_model() {
             overflow: Overflow::Limit(per_second(1_000, Some(50))),
         }),
         on_control_loss: OnControlLoss::Share,
+        guard: false,
+        enforce: 1.0,
+        max_drop: 1.0,
+        sharing: None,
     };
     let expected = ServiceBuckets {
         service: name("payments"),

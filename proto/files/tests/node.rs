@@ -7,9 +7,10 @@ use std::time::Duration;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use proptest::prelude::*;
 use sluicegate_files::node::{
-    self, AggregatorFlags, ClientFlags, ClientLimits, ControllerFlags, Kind, Law, Limits,
-    SettingsFile, SidecarFlags,
+    self, AggregatorFlags, ClientFlags, ClientLimits, ControllerFlags, Kind, Limits, SettingsFile,
+    SidecarFlags,
 };
+use sluicegate_model::Law;
 
 #[derive(Parser)]
 struct Command<F: clap::Args> {

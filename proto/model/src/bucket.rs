@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Limit, Name, Rule};
+use crate::{AdmitRatio, Limit, Name, Rule};
 
 /// The most buckets a service may have.
 pub const MAX_BUCKETS_PER_SERVICE: usize = 10_000;
@@ -65,9 +65,11 @@ pub enum Overflow {
 /// One count for each value (or combination of values) of some dimensions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Per {
-    /// The dimensions, at least one, none twice. `caller` and `procedure` are allowed.
+    /// The dimensions, at least one, none twice. `caller` and `procedure` are allowed. Where values
+    /// share a limit ([`Bucket::sharing`]), theirs is the last one.
     pub dimensions: Vec<Name>,
-    /// Limits of single values, each list as long as `dimensions` and in their order.
+    /// Limits of single values, each list as long as `dimensions` (without the one whose values share
+    /// a limit) and in their order.
     pub values: BTreeMap<Vec<Box<str>>, Limit>,
     /// The most values that have keys of their own at once, 1 or more.
     pub max_keys: u32,
@@ -82,6 +84,43 @@ impl Per {
     pub const MAX_MAX_KEYS: u32 = 10_000_000;
     /// The most dimensions.
     pub const MAX_DIMENSIONS: usize = 4;
+}
+
+/// Whose demand comes first where the values of a bucket's last `per` dimension share one limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sharing {
+    /// Max-min fair: no value gets more than another that wants more than it gets.
+    Fair,
+    /// By class: what is over the limit is dropped from the worst class first.
+    Priority(Classes),
+}
+
+/// The classes of a [`Sharing::Priority`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Classes {
+    /// Values of the dimension, the best first: at least two, at most [`Classes::MAX`], none twice.
+    pub order: Vec<Box<str>>,
+    /// The place in `order` of requests with another value, or without one.
+    pub default: usize,
+}
+
+impl Classes {
+    /// The most classes.
+    pub const MAX: usize = 8;
+    /// The dimension that says which attempt a request is. From the second on it is in the worst
+    /// class, whatever its value.
+    pub const ATTEMPT: &str = "attempt";
+
+    /// The class of a request with `value`, on its attempt `attempt`: a place in `order`.
+    #[must_use]
+    pub fn of(&self, value: Option<&str>, attempt: Option<&str>) -> usize {
+        let is_retry = attempt.and_then(|a| a.parse::<u64>().ok()).is_some_and(|a| a >= 2);
+        if is_retry {
+            return self.order.len().saturating_sub(1);
+        }
+        let named = value.and_then(|v| self.order.iter().position(|o| **o == *v));
+        named.unwrap_or(self.default)
+    }
 }
 
 /// One rule of a service.
@@ -101,23 +140,93 @@ pub struct Bucket {
     pub per: Option<Per>,
     /// What happens when the control plane is gone.
     pub on_control_loss: OnControlLoss,
+    /// Whether clients cut a surge off by themselves, before word of it comes back.
+    pub guard: bool,
+    /// The share of its drops that is enforced, above 0 up to 1; the rest is counted as a shadow's.
+    pub enforce: f64,
+    /// The largest share of what is offered that may be dropped, above 0 up to 1.
+    pub max_drop: f64,
+    /// If the values of the last dimension of `per` share one limit, how. There is a `per` then.
+    pub sharing: Option<Sharing>,
 }
 
 impl Bucket {
-    /// The limit of one key of this bucket.
+    /// One count, with the defaults of a bucket file.
+    #[must_use]
+    pub fn plain(name: Name, scope: Scope, limit: Limit) -> Self {
+        Self {
+            name,
+            scope,
+            rule: Rule::default(),
+            limit,
+            mode: Mode::Deny,
+            per: None,
+            on_control_loss: OnControlLoss::Open,
+            guard: false,
+            enforce: 1.0,
+            max_drop: 1.0,
+            sharing: None,
+        }
+    }
+
+    /// What is enforced of a ratio: [`Self::enforce`] of its drops, and never more than
+    /// [`Self::max_drop`].
+    #[must_use]
+    pub fn softened(&self, admit: AdmitRatio) -> AdmitRatio {
+        if admit == AdmitRatio::ALL || !self.is_softened() {
+            return admit;
+        }
+        AdmitRatio::from_share(1.0 - (admit.drop_ratio() * self.enforce).min(self.max_drop))
+    }
+
+    /// Whether some of its drops are not enforced.
+    #[must_use]
+    pub fn is_softened(&self) -> bool {
+        self.enforce < 1.0 || self.max_drop < 1.0
+    }
+
+    /// The values that name the limit which a key of these values draws on: without the last one
+    /// where its values share one.
+    #[must_use]
+    pub fn group_of<'v>(&self, values: &'v [Box<str>]) -> &'v [Box<str>] {
+        match (&self.sharing, values.split_last()) {
+            (Some(_), Some((_, group))) => group,
+            (Some(_), None) | (None, _) => values,
+        }
+    }
+
+    /// The limit of one key of this bucket; of a key that shares one, that limit.
     #[must_use]
     pub fn limit_of(&self, values: &crate::KeyValues) -> Limit {
         use crate::KeyValues;
         match (&self.per, values) {
             (Some(per), KeyValues::Each(values)) => {
-                per.values.get(&**values).copied().unwrap_or(self.limit)
+                per.values.get(self.group_of(values)).copied().unwrap_or(self.limit)
             }
+            (Some(per), KeyValues::Overflow) if self.shares_whole() => self.limit,
             (Some(per), KeyValues::Overflow) => match per.overflow {
                 Overflow::Observe => Limit::Unlimited,
                 Overflow::Limit(limit) => limit,
             },
             (Some(_) | None, KeyValues::Whole) | (None, _) => self.limit,
         }
+    }
+
+    /// The dimensions of `per` that a request must have to be counted here. One whose values share a
+    /// limit is not among them: a request without it is counted as one with an empty value.
+    #[must_use]
+    pub fn asked_dimensions(&self) -> &[Name] {
+        let dimensions = self.per.as_ref().map_or(&[][..], |p| &p.dimensions);
+        match (&self.sharing, dimensions.split_last()) {
+            (Some(_), Some((_, asked))) => asked,
+            (Some(_), None) | (None, _) => dimensions,
+        }
+    }
+
+    /// Whether all its keys, the overflow key included, share one limit.
+    #[must_use]
+    pub fn shares_whole(&self) -> bool {
+        self.sharing.is_some() && self.per.as_ref().is_some_and(|p| p.dimensions.len() == 1)
     }
 
     /// Whether `values` is a shape of key that this bucket has.
@@ -191,8 +300,8 @@ impl ServiceBuckets {
     #[must_use]
     pub fn matching(&self, request: &crate::Request<'_>) -> Vec<usize> {
         self.selected(|_, b| {
-            let per = b.per.iter().flat_map(|p| &p.dimensions);
-            b.rule.fits(request) && per.into_iter().all(|d| request.dimension(d.as_str()).is_some())
+            let mut asked = b.asked_dimensions().iter();
+            b.rule.fits(request) && asked.all(|d| request.dimension(d.as_str()).is_some())
         })
     }
 }

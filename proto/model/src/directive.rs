@@ -55,9 +55,11 @@ impl AdmitRatio {
 pub struct Directive {
     /// The share of offered requests to admit.
     pub admit: AdmitRatio,
-    /// Guard: head-room a unit of usual rate. 0 under `ratio`.
+    /// Head-room that the child's grant leaves, for each request a second of a client's usual rate.
+    /// 0 under `ratio`.
     pub headroom: f32,
-    /// Guard: grant a unit of usual rate. 0 under `ratio`.
+    /// The child's grant, for each request a second of a client's usual rate: what is a client's own
+    /// share. 0 under `ratio`.
     pub sigma: f32,
     /// The limit in force, requests a second; infinite if unlimited.
     pub limit_rps: f64,
@@ -69,6 +71,19 @@ pub struct Directive {
     pub seq: u64,
     /// How long it holds after it arrives.
     pub ttl: Duration,
+    /// What the child may admit, for it to share out among its own. `None` to clients, under `ratio`,
+    /// and where the root itself sets the ratio: then `admit` is passed on as it is.
+    pub grant: Option<Grant>,
+}
+
+/// The part of a limit that a parent gives a child, requests a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Grant {
+    /// What it may admit now.
+    pub rps: f64,
+    /// What of that it may go on admitting without word from its parent: without burst that is
+    /// being spent. Never more than `rps`.
+    pub base_rps: f64,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod bucket;
 mod directive;
 mod invariants;
 mod key;
+mod law;
 mod limit;
 mod matching;
 mod message;
@@ -17,12 +18,13 @@ mod request;
 mod time;
 
 pub use bucket::{
-    Bucket, MAX_BUCKETS_PER_SERVICE, Mode, OnControlLoss, Overflow, Owner, Per, Scope, Select,
-    ServiceBuckets,
+    Bucket, Classes, MAX_BUCKETS_PER_SERVICE, Mode, OnControlLoss, Overflow, Owner, Per, Scope,
+    Select, ServiceBuckets, Sharing,
 };
-pub use directive::{AdmitRatio, Directive};
+pub use directive::{AdmitRatio, Directive, Grant};
 pub use invariants::Invariant;
 pub use key::{KeyName, KeyValues};
+pub use law::Law;
 pub use limit::{InvalidLimit, Limit, TokenRate};
 pub use matching::{Match, Pattern, Patterns, Rule, Specificity};
 pub use message::{
@@ -30,6 +32,6 @@ pub use message::{
     Up, Update,
 };
 pub use name::{InvalidName, MAX_NAME_BYTES, MAX_VALUE_BYTES, Name};
-pub use report::{Counts, Entry, KeyId, Report, ServiceCounts};
+pub use report::{Counts, Entry, Flight, KeyId, Report, ServiceCounts};
 pub use request::Request;
 pub use time::Time;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{Directive, KeyId, Name, Report, ServiceBuckets};
+use crate::{Directive, KeyId, Law, Name, Report, ServiceBuckets};
 
 /// Fences leaders: what carries a lower one than was seen is ignored.
 pub type Term = u64;
@@ -74,6 +74,8 @@ pub struct Configuration {
     pub version: ConfigVersion,
     /// The term of the controller behind it.
     pub term: Term,
+    /// The law of the control plane.
+    pub law: Law,
     /// Whether `services` is everything (a snapshot) or only what changed.
     pub full: bool,
     /// Services new or changed.

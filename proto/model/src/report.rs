@@ -78,11 +78,26 @@ pub struct Entry {
     pub key: KeyId,
     /// Cumulative since the key was first named on this stream.
     pub counts: Counts,
-    /// Offered requests a second now: of a client over its last interval, of an aggregator the sum
+    /// Offered requests a second now: of a client over its last window, of an aggregator the sum
     /// over its sessions. Finite, not negative.
     pub offered_rps: f64,
+    /// The usual rate of offered requests, a second: of a client its mean over the last seconds, or
+    /// the present rate if that is higher; of an aggregator the sum. 0 under `ratio`.
+    pub usual_rps: f64,
     /// How many client sessions stand behind the entry and have reported the key lately.
     pub sessions: u32,
+    /// What was admitted and stands in no count yet. Nothing from a client, whose counts are up to
+    /// date, and under `ratio`.
+    pub flight: Flight,
+}
+
+/// Requests that are estimated to have been admitted, beyond those counted.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Flight {
+    /// So many when the report was made.
+    pub requests: f64,
+    /// And so many more each second after it.
+    pub rps: f64,
 }
 
 /// The attempts at one service. Cumulative over the stream;

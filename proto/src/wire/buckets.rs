@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use prost::Message as _;
 use sluicegate_model::{
-    Bucket, Limit, MAX_BUCKETS_PER_SERVICE, MAX_VALUE_BYTES, Match, Mode, Name, OnControlLoss,
-    Overflow, Owner, Pattern, Patterns, Per, Rule, Scope, Select, ServiceBuckets, TokenRate,
+    Bucket, Classes, Limit, MAX_BUCKETS_PER_SERVICE, MAX_VALUE_BYTES, Match, Mode, Name,
+    OnControlLoss, Overflow, Owner, Pattern, Patterns, Per, Rule, Scope, Select, ServiceBuckets,
+    Sharing, TokenRate,
 };
 
-use super::malformed::{Malformed, Problem, at_most, name, names, not_allowed, text};
+use super::malformed::{Malformed, Problem, at_most, name, names, no_twice, not_allowed, text};
 use super::{
     MAX_CONDITIONS, MAX_DOWN_BYTES, MAX_EXCLUSIONS, MAX_OWNER_BYTES, MAX_PATTERN_BYTES,
     MAX_PATTERNS, MAX_VALUE_LIMITS,
@@ -109,6 +110,10 @@ fn encode_bucket(bucket: &Bucket) -> v1::Bucket {
         mode: mode.into(),
         per: bucket.per.as_ref().map(encode_per),
         on_control_loss: on_control_loss.into(),
+        guard: bucket.guard,
+        enforce: (bucket.enforce < 1.0).then_some(bucket.enforce),
+        max_drop: (bucket.max_drop < 1.0).then_some(bucket.max_drop),
+        sharing: bucket.sharing.as_ref().map(encode_sharing),
     }
 }
 
@@ -146,15 +151,71 @@ fn decode_bucket(bucket: v1::Bucket) -> Result<Bucket, Malformed> {
     at_most("not", bucket.not.len(), MAX_EXCLUSIONS)?;
     let on = decode_match(bucket.on.unwrap_or_default()).map_err(|e| e.within("on"))?;
     let not = bucket.not.into_iter().map(|m| decode_match(m).map_err(|e| e.within("not")));
+    let sharing = bucket.sharing.map(|s| decode_sharing(s).map_err(|e| e.within("sharing")));
+    let sharing = sharing.transpose()?;
+    let per = bucket.per.map(|p| decode_per(p, sharing.is_some()).map_err(|e| e.within("per")));
+    let per = per.transpose()?;
+    if sharing.is_some() && per.is_none() {
+        return Err(Malformed::new("per", Problem::Missing));
+    }
     Ok(Bucket {
         name: name("name", &bucket.name)?,
         scope,
         rule: Rule { on, not: not.collect::<Result<_, _>>()? },
         limit,
         mode,
-        per: bucket.per.map(|p| decode_per(p).map_err(|e| e.within("per"))).transpose()?,
+        per,
         on_control_loss,
+        guard: bucket.guard,
+        enforce: share("enforce", bucket.enforce)?,
+        max_drop: share("max_drop", bucket.max_drop)?,
+        sharing,
     })
+}
+
+fn share(field: &str, share: Option<f64>) -> Result<f64, Malformed> {
+    let share = share.unwrap_or(1.0);
+    if share > 0.0 && share <= 1.0 {
+        return Ok(share);
+    }
+    not_allowed(field, share, "above 0 and at most 1")
+}
+
+fn encode_sharing(sharing: &Sharing) -> v1::Sharing {
+    use v1::sharing::Sharing as Wire;
+    let sharing = match sharing {
+        Sharing::Fair => Wire::Fair(true),
+        Sharing::Priority(classes) => Wire::Priority(v1::Classes {
+            order: classes.order.iter().map(ToString::to_string).collect(),
+            default_place: u32::try_from(classes.default).unwrap_or(0),
+        }),
+    };
+    v1::Sharing { sharing: Some(sharing) }
+}
+
+fn decode_sharing(sharing: v1::Sharing) -> Result<Sharing, Malformed> {
+    use v1::sharing::Sharing as Wire;
+    let classes = match sharing.sharing {
+        None => return Err(Malformed::new("sharing", Problem::Missing)),
+        Some(Wire::Fair(_)) => return Ok(Sharing::Fair),
+        Some(Wire::Priority(classes)) => classes,
+    };
+    let found = classes.order.len();
+    at_most("priority.order", found, Classes::MAX)?;
+    if found < 2 {
+        return not_allowed("priority.order", found, "2 to 8 values");
+    }
+    if let Some(long) = classes.order.iter().find(|v| v.len() > MAX_VALUE_BYTES) {
+        let problem = Problem::TooLong { found: long.len(), most: MAX_VALUE_BYTES };
+        return Err(Malformed::new("priority.order", problem));
+    }
+    no_twice("priority.order", &classes.order)?;
+    let default = classes.default_place as usize;
+    if default >= found {
+        return not_allowed("priority.default_place", default, "a place in order");
+    }
+    let order = classes.order.into_iter().map(String::into_boxed_str).collect();
+    Ok(Sharing::Priority(Classes { order, default }))
 }
 
 fn encode_match(m: &Match) -> v1::Match {
@@ -253,7 +314,7 @@ fn encode_per(per: &Per) -> v1::Per {
     }
 }
 
-fn decode_per(per: v1::Per) -> Result<Per, Malformed> {
+fn decode_per(per: v1::Per, shared: bool) -> Result<Per, Malformed> {
     let dimensions = names("dimensions", &per.dimensions, Per::MAX_DIMENSIONS)?;
     if dimensions.is_empty() {
         return Err(Malformed::new("dimensions", Problem::Missing));
@@ -261,10 +322,11 @@ fn decode_per(per: v1::Per) -> Result<Per, Malformed> {
     if per.max_keys == 0 || per.max_keys > Per::MAX_MAX_KEYS {
         return not_allowed("max_keys", per.max_keys, "1 to 10_000_000");
     }
-    at_most("values", per.values.len(), MAX_VALUE_LIMITS)?;
+    let expected = dimensions.len() - usize::from(shared);
+    at_most("values", per.values.len(), if expected == 0 { 0 } else { MAX_VALUE_LIMITS })?;
     let mut values: BTreeMap<Vec<Box<str>>, Limit> = BTreeMap::new();
     for value in per.values {
-        let (found, expected) = (value.values.len(), dimensions.len());
+        let found = value.values.len();
         if found != expected {
             return Err(Malformed::new("values.values", Problem::Length { found, expected }));
         }

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
-use sluicegate_model::{AdmitRatio, Configuration, Directive, Down, KeyId, ServiceBuckets, Update};
+use sluicegate_model::{
+    AdmitRatio, Configuration, Directive, Down, Grant, KeyId, Law, ServiceBuckets, Update,
+};
 
 use super::buckets::{decode_service, encode_service};
 use super::malformed::{Malformed, Problem, at_most, finite, names, no_twice, not_allowed};
@@ -29,7 +31,7 @@ pub struct DownEncoder {
 }
 
 /// Every field of a directive, bit by bit.
-type BodyKey = (u32, u32, u32, u64, u32, u64, u64, u32);
+type BodyKey = (u32, u32, u32, u64, u32, u64, u64, u32, Option<(u64, u64)>);
 
 /// The wire form of `down`, for a single receiver.
 #[must_use]
@@ -70,6 +72,10 @@ impl DownEncoder {
             full: configuration.full,
             services: configuration.services.iter().map(|s| self.service(s)).collect(),
             removed: configuration.removed.iter().map(ToString::to_string).collect(),
+            law: match configuration.law {
+                Law::Ratio => v1::Law::Ratio.into(),
+                Law::Grant => v1::Law::Grant.into(),
+            },
         }
     }
 
@@ -107,6 +113,7 @@ impl DownEncoder {
             body.term,
             body.seq,
             body.ttl_ms,
+            body.grant.map(|g| (g.rps.to_bits(), g.base_rps.to_bits())),
         );
         self.bodies.entry(key).or_insert_with(|| body.encode_to_vec().into()).clone()
     }
@@ -123,6 +130,7 @@ fn encode_body(directive: &Directive) -> v1::DirectiveBody {
         term: directive.term,
         seq: directive.seq,
         ttl_ms: ttl_ms.min(MAX_TTL_MS),
+        grant: directive.grant.map(|g| v1::Grant { rps: g.rps, base_rps: g.base_rps }),
     }
 }
 
@@ -155,6 +163,11 @@ fn decode_configuration(c: v1::Configuration) -> Result<Configuration, Malformed
     Ok(Configuration {
         version: published("configuration.version", c.version)?,
         term: published("configuration.term", c.term)?,
+        law: match v1::Law::try_from(c.law) {
+            Ok(v1::Law::Unspecified | v1::Law::Ratio) => Law::Ratio,
+            Ok(v1::Law::Grant) => Law::Grant,
+            Err(_) => return not_allowed("configuration.law", c.law, "1 (ratio) or 2 (grant)"),
+        },
         full: c.full,
         services,
         removed,
@@ -199,5 +212,15 @@ fn decode_body(body: &v1::DirectiveBody) -> Result<Directive, Malformed> {
         term: published("term", body.term)?,
         seq: body.seq,
         ttl: Duration::from_millis(body.ttl_ms.into()),
+        grant: body.grant.as_ref().map(decode_grant).transpose()?,
     })
+}
+
+fn decode_grant(grant: &v1::Grant) -> Result<Grant, Malformed> {
+    let rps = finite("grant.rps", grant.rps)?;
+    let base_rps = finite("grant.base_rps", grant.base_rps)?;
+    if base_rps > rps {
+        return not_allowed("grant.base_rps", base_rps, "at most grant.rps");
+    }
+    Ok(Grant { rps, base_rps })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluicegate_model::{
-    Counts, Entry, Hello, KeyId, KeyName, KeyValues, MAX_VALUE_BYTES, Per, Report, Role,
+    Counts, Entry, Flight, Hello, KeyId, KeyName, KeyValues, MAX_VALUE_BYTES, Per, Report, Role,
     ServiceCounts, Up,
 };
 
@@ -189,6 +189,12 @@ fn encode_entries(entries: &[Entry]) -> v1::Entries {
     if entries.iter().any(|e| e.sessions != 1) {
         columns.sessions = entries.iter().map(|e| e.sessions).collect();
     }
+    let unless_0 = |of: fn(&Entry) -> f64| -> Vec<f64> {
+        if entries.iter().any(|e| of(e) > 0.0) { entries.iter().map(of).collect() } else { vec![] }
+    };
+    columns.usual_rps = unless_0(|e| e.usual_rps);
+    columns.flight_requests = unless_0(|e| e.flight.requests);
+    columns.flight_rps = unless_0(|e| e.flight.rps);
     columns
 }
 
@@ -209,6 +215,12 @@ fn decode_entries(columns: v1::Entries) -> Result<Vec<Entry>, Malformed> {
     column("would_drop", columns.would_drop.len(), true)?;
     column("offered_rps", columns.offered_rps.len(), false)?;
     column("sessions", columns.sessions.len(), true)?;
+    column("usual_rps", columns.usual_rps.len(), true)?;
+    column("flight_requests", columns.flight_requests.len(), true)?;
+    column("flight_rps", columns.flight_rps.len(), true)?;
+    let number = |field: &str, column: &[f64], row: usize| {
+        finite(field, column.get(row).copied().unwrap_or(0.0))
+    };
     (0..rows)
         .map(|row| {
             Ok(Entry {
@@ -220,7 +232,16 @@ fn decode_entries(columns: v1::Entries) -> Result<Vec<Entry>, Malformed> {
                     would_drop: columns.would_drop.get(row).copied().unwrap_or(0),
                 },
                 offered_rps: finite("report.entries.offered_rps", columns.offered_rps[row])?,
+                usual_rps: number("report.entries.usual_rps", &columns.usual_rps, row)?,
                 sessions: columns.sessions.get(row).copied().unwrap_or(1),
+                flight: Flight {
+                    requests: number(
+                        "report.entries.flight_requests",
+                        &columns.flight_requests,
+                        row,
+                    )?,
+                    rps: number("report.entries.flight_rps", &columns.flight_rps, row)?,
+                },
             })
         })
         .collect()

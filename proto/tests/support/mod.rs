@@ -66,6 +66,8 @@ fn any_report() -> impl Strategy<Value = Report> {
                     key,
                     counts,
                     offered_rps,
+                    usual_rps: 0.0,
+                    flight: Flight::default(),
                     sessions,
                 })
                 .collect(),
@@ -138,6 +140,7 @@ fn any_directive() -> impl Strategy<Value = Directive> {
                 headroom,
                 sigma,
                 limit_rps,
+                grant: None,
                 sessions,
                 term,
                 seq,
@@ -150,7 +153,14 @@ fn any_configuration() -> impl Strategy<Value = Configuration> {
     let number = 0..=1_u64 << 49;
     let services = btree_map(any_name(), option::of(any_service()), 0..4);
     (number.clone(), number, any::<bool>(), services).prop_map(|(version, term, full, services)| {
-        let mut made = Configuration { version, term, full, services: vec![], removed: vec![] };
+        let mut made = Configuration {
+            version,
+            term,
+            full,
+            law: Law::Ratio,
+            services: vec![],
+            removed: vec![],
+        };
         for (service, content) in services {
             match content {
                 Some(content) => {
@@ -195,7 +205,19 @@ fn any_bucket() -> impl Strategy<Value = Bucket> {
     (any_name(), scope, rule, any_limit(), mode, option::of(any_per()), loss).prop_map(
         |(name, scope, rule, limit, mode, per, on_control_loss)| {
             let limit = if mode == Mode::Observe { Limit::Unlimited } else { limit };
-            Bucket { name, scope, rule, limit, mode, per, on_control_loss }
+            Bucket {
+                name,
+                scope,
+                rule,
+                limit,
+                mode,
+                per,
+                on_control_loss,
+                guard: false,
+                enforce: 1.0,
+                max_drop: 1.0,
+                sharing: None,
+            }
         },
     )
 }
@@ -269,6 +291,8 @@ pub(crate) fn examples() -> (Examples<Up>, Examples<Down>) {
         key,
         counts: Counts { matched: 300, offered: 200, admitted: 100, would_drop },
         offered_rps: 12.5,
+        usual_rps: 0.0,
+        flight: Flight::default(),
         sessions,
     };
     let report = Report {
@@ -297,6 +321,7 @@ pub(crate) fn examples() -> (Examples<Up>, Examples<Down>) {
         admit: AdmitRatio::from_share(0.5),
         headroom: 0.25,
         sigma: 1.5,
+        grant: None,
         limit_rps: 300.0,
         sessions: 20,
         term: 4,
@@ -307,6 +332,7 @@ pub(crate) fn examples() -> (Examples<Up>, Examples<Down>) {
         version: 401,
         term: 4,
         full: false,
+        law: Law::Ratio,
         services: vec![Arc::new(example_service())],
         removed: vec![name("old")],
     };
@@ -350,6 +376,10 @@ pub(crate) fn example_service() -> ServiceBuckets {
             overflow: Overflow::Limit(limit(5)),
         }),
         on_control_loss: OnControlLoss::Share,
+        guard: false,
+        enforce: 1.0,
+        max_drop: 1.0,
+        sharing: None,
     };
     let seen = Bucket {
         name: name("seen"),
@@ -359,6 +389,10 @@ pub(crate) fn example_service() -> ServiceBuckets {
         mode: Mode::Observe,
         per: None,
         on_control_loss: OnControlLoss::Open,
+        guard: false,
+        enforce: 1.0,
+        max_drop: 1.0,
+        sharing: None,
     };
     ServiceBuckets {
         service: name("payments"),

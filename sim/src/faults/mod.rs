@@ -76,7 +76,7 @@ impl fmt::Display for Failure {
             }
             Cause::Panicked(message) => write!(f, "seed {seed}: a core panicked: {message}")?,
             Cause::NoPromises => {
-                return write!(f, "law {law} promises nothing: use --law {}", Law::Ratio);
+                return write!(f, "law {law} promises nothing: use --law grant or --law ratio");
             }
             Cause::World(problem) => write!(f, "seed {seed}: no such world: {problem}")?,
         }
@@ -99,7 +99,7 @@ pub fn known_seeds() -> Vec<u64> {
 /// Says which promise was broken first, and how to see it again.
 pub fn run(seed: u64, law: Law) -> Result<Summary, Failure> {
     let fail = |cause| Failure { seed, law, cause };
-    if law != Law::Ratio {
+    if !law.is_ours() {
         return Err(fail(Cause::NoPromises));
     }
     let scenario = scenario(seed);

@@ -5,12 +5,13 @@ mod message;
 mod process;
 mod stream;
 
+use sluicegate_model::Law;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use sluicegate_client_core::CoarseClock;
-use sluicegate_model::{Down, ServiceBuckets, Time, Up};
+use sluicegate_model::{Down, Law, ServiceBuckets, Time, Up};
 
 pub(crate) use self::message::Message;
 use self::process::{Client, Parts, Timer};
@@ -53,12 +54,12 @@ pub(crate) struct Product<'s> {
 }
 
 impl<'s> Product<'s> {
-    pub(crate) fn new(setup: &'s Setup<'_>) -> Self {
+    pub(crate) fn new(setup: &'s Setup<'_>, law: Law) -> Self {
         let topology = setup.topology;
         let below = topology.clients() + topology.zones();
         let stream = |i| Stream::new(Rng::new(setup.seed, (1 << 40) + i as u64));
         Self {
-            parts: Parts::new(setup),
+            parts: Parts::new(setup, law),
             clients: (0..topology.clients()).map(|_| None).collect(),
             aggregators: (0..topology.zones()).map(|_| None).collect(),
             controllers: (0..topology.regions()).map(|_| None).collect(),

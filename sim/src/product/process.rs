@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluicegate_aggregator_core::Aggregator;
 use sluicegate_client_core::{Agent, BucketRef, Decision, Limiter, Prepared};
 use sluicegate_controller_core::Controller;
-use sluicegate_model::{Name, Time};
+use sluicegate_model::{Law, Name, Time};
 
 use super::{ClientClock, Message};
 use crate::net::Net;
@@ -65,12 +65,13 @@ impl Client {
 /// What processes are made from.
 pub(super) struct Parts<'s> {
     setup: &'s Setup<'s>,
+    law: Law,
     /// Where the kinds of each workload begin among all.
     first_kinds: Vec<usize>,
 }
 
 impl<'s> Parts<'s> {
-    pub(super) fn new(setup: &'s Setup<'_>) -> Self {
+    pub(super) fn new(setup: &'s Setup<'_>, law: Law) -> Self {
         let mut first = 0;
         let starts = setup.workloads.iter().map(|w| {
             let start = first;
@@ -78,7 +79,7 @@ impl<'s> Parts<'s> {
             start
         });
         let first_kinds = starts.collect();
-        Self { setup, first_kinds }
+        Self { setup, law, first_kinds }
     }
 
     #[inline]
@@ -155,6 +156,7 @@ impl<'s> Parts<'s> {
             region: name("region", region),
             tick: Duration::from_millis(self.setup.scenario.tick_ms),
             ttl: Duration::from_secs_f64(self.setup.scenario.ttl_s),
+            law: self.law,
             limits: sluicegate_law::Limits::for_controller(),
         };
         Controller::new(config, now)

@@ -1,5 +1,6 @@
 //! Whatever children and parent say, in whatever order: no panic, and the bounds hold.
 
+use sluicegate_model::Flight;
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -40,7 +41,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         Counts { matched, offered, admitted, would_drop }
     });
     (id(), counts, any::<f64>(), any::<u32>()).prop_map(|(key, counts, offered_rps, sessions)| {
-        Entry { key, counts, offered_rps, sessions }
+        Entry { key, counts, offered_rps, usual_rps: 0.0, flight: Flight::default(), sessions }
     })
 }
 
@@ -84,6 +85,7 @@ fn down() -> impl Strategy<Value = Down> {
             admit: AdmitRatio::from_bits(bits),
             headroom: guard,
             sigma: guard,
+            grant: None,
             limit_rps,
             sessions: bits,
             term,

@@ -3,6 +3,8 @@
 mod garbage;
 mod upwards;
 
+use sluicegate_model::Flight;
+use sluicegate_model::Law;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +68,8 @@ fn report(seq: u64, new: &[(KeyId, KeyName)], entries: &[(KeyId, u64, f64)]) -> 
         key: *key,
         counts: admitted(*n),
         offered_rps: *offered_rps,
+        usual_rps: 0.0,
+        flight: Flight::default(),
         sessions: u32::from(*offered_rps > 0.0),
     });
     Up::Report(Report {
@@ -90,13 +94,24 @@ fn buckets(limit: u64) -> Arc<ServiceBuckets> {
             mode: Mode::Deny,
             per: None,
             on_control_loss: OnControlLoss::Open,
+            guard: false,
+            enforce: 1.0,
+            max_drop: 1.0,
+            sharing: None,
         }],
     })
 }
 
 fn configuration(version: u64, term: u64, full: bool) -> Down {
     let services = vec![buckets(version)];
-    Down::Configuration(Configuration { version, term, full, services, removed: Vec::new() })
+    Down::Configuration(Configuration {
+        version,
+        term,
+        full,
+        law: Law::Ratio,
+        services,
+        removed: Vec::new(),
+    })
 }
 
 fn ack(seq: u64) -> Down {

@@ -252,6 +252,7 @@ mod tests {
             admit: AdmitRatio::from_share(share),
             headroom: 0.0,
             sigma: 0.0,
+            grant: None,
             limit_rps: 100.0,
             sessions: 1,
             term: 1,

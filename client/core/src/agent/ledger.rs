@@ -10,7 +10,7 @@ mod services;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use sluicegate_model::{Counts, Entry, KeyId, KeyName, KeyValues, Report, ServiceCounts};
+use sluicegate_model::{Counts, Entry, Flight, KeyId, KeyName, KeyValues, Report, ServiceCounts};
 
 use self::services::Services;
 
@@ -434,6 +434,8 @@ impl Ledger {
             key: line.id,
             counts: line.counts,
             offered_rps: line.offered_rps.into(),
+            usual_rps: 0.0,
+            flight: Flight::default(),
             sessions: line.in_use.into(),
         });
         if line.named {

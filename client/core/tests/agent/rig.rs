@@ -1,6 +1,7 @@
 //! The bench: a limiter and its agent, a clock that only this moves, and an aggregator that keeps
 //! books as the real one does.
 
+use sluicegate_model::Law;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +42,10 @@ pub(crate) fn bucket(text: &str, limit: Limit) -> Bucket {
         mode: Mode::Deny,
         per: None,
         on_control_loss: OnControlLoss::Open,
+        guard: false,
+        enforce: 1.0,
+        max_drop: 1.0,
+        sharing: None,
     }
 }
 
@@ -244,7 +249,14 @@ impl World {
         removed: &[&str],
     ) {
         let removed = removed.iter().map(|r| name(r)).collect();
-        self.down(Down::Configuration(Configuration { version, term, full, services, removed }));
+        self.down(Down::Configuration(Configuration {
+            version,
+            term,
+            full,
+            law: Law::Ratio,
+            services,
+            removed,
+        }));
     }
 
     pub(crate) fn directive(&mut self, admit: f64) -> Directive {
@@ -253,6 +265,7 @@ impl World {
             admit: AdmitRatio::from_share(admit),
             headroom: 0.0,
             sigma: 0.0,
+            grant: None,
             limit_rps: 0.0,
             sessions: 1,
             term: self.term,

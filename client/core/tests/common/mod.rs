@@ -51,6 +51,10 @@ pub(crate) fn bucket(text: &str, mode: Mode) -> Bucket {
         mode,
         per: None,
         on_control_loss: OnControlLoss::Open,
+        guard: false,
+        enforce: 1.0,
+        max_drop: 1.0,
+        sharing: None,
     }
 }
 

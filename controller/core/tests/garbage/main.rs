@@ -1,6 +1,8 @@
 //! Whatever aggregators say, and whatever is configured meanwhile: no panic, terms and versions only
 //! grow, and what goes down is sound.
 
+use sluicegate_model::Flight;
+use sluicegate_model::Law;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +40,10 @@ fn bucket(text: &str, scope: Scope, requests: u64) -> Bucket {
         mode: Mode::Deny,
         per: None,
         on_control_loss: OnControlLoss::Open,
+        guard: false,
+        enforce: 1.0,
+        max_drop: 1.0,
+        sharing: None,
     }
 }
 
@@ -52,6 +58,8 @@ fn up() -> impl Strategy<Value = Up> {
             key,
             counts: Counts { matched, offered, admitted, would_drop },
             offered_rps: offered_rps.abs(),
+            usual_rps: 0.0,
+            flight: Flight::default(),
             sessions,
         });
     let report = (number(), vec((id(), 0_usize..3), 0..4), vec(id(), 0..2), vec(entry, 0..6))
@@ -107,6 +115,7 @@ proptest! {
             session: 3,
             region: name("r"),
             tick: Duration::from_secs(1),
+            law: Law::Ratio,
             ttl: TTL,
             limits: Limits { max_sessions: 2, ..Limits::for_controller() },
         };

@@ -1,5 +1,6 @@
 //! Tiers that die, come back with nothing, or are cut off.
 
+use sluicegate_model::Law;
 use std::time::Duration;
 
 use sluicegate_model::{Scope, Up};
@@ -110,6 +111,7 @@ fn a_parent_of_an_older_term_is_ignored_and_counted() {
             version: 999,
             term: before.term - 1,
             full: true,
+            law: Law::Ratio,
             services: Vec::new(),
             removed: Vec::new(),
         }),

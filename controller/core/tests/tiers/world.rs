@@ -1,6 +1,8 @@
 //! A small world: virtual time, links with delay, and links that lose, repeat and reorder. Clients
 //! are as simple as their side of the contract allows; aggregators and controller are the real ones.
 
+use sluicegate_model::Flight;
+use sluicegate_model::Law;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +32,10 @@ pub(crate) fn bucket(text: &str, scope: Scope, limit: Limit) -> Bucket {
         mode: Mode::Deny,
         per: None,
         on_control_loss: OnControlLoss::Open,
+        guard: false,
+        enforce: 1.0,
+        max_drop: 1.0,
+        sharing: None,
     }
 }
 
@@ -143,7 +149,14 @@ impl Client {
             }
             let counts = used.counts.since(&used.base);
             let sessions = u32::from(used.rate > 0.0);
-            entries.push(Entry { key: id, counts, offered_rps: used.rate, sessions });
+            entries.push(Entry {
+                key: id,
+                counts,
+                offered_rps: used.rate,
+                usual_rps: 0.0,
+                flight: Flight::default(),
+                sessions,
+            });
             held.push((at, used.counts, used.rate, self.attempts));
         }
         if entries.is_empty() {
@@ -283,6 +296,7 @@ impl World {
                 region: name("r"),
                 tick: TICK,
                 ttl: TTL,
+                law: Law::Ratio,
                 limits: Limits::for_controller(),
             },
             self.now,

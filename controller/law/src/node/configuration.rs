@@ -51,7 +51,8 @@ impl Node {
     /// Puts a configuration in force: everything if it is full, else what it names. Services that
     /// are the same by value keep all their state; keys of the others keep their counts.
     pub fn configure(&mut self, configuration: &Configuration) {
-        let Configuration { version, term, full, services, removed } = configuration;
+        let Configuration { version, term, law, full, services, removed } = configuration;
+        let law_changed = std::mem::replace(&mut self.law, *law) != *law;
         let before = (self.term, self.version);
         self.term = self.term.max(*term);
         self.version = self.version.max(*version);
@@ -71,7 +72,8 @@ impl Node {
             }
         }
         self.settle_rules(&changed);
-        if self.configured && changed.is_empty() && before == (self.term, self.version) {
+        let same = changed.is_empty() && before == (self.term, self.version) && !law_changed;
+        if self.configured && same {
             return;
         }
         let due = if std::mem::replace(&mut self.configured, true) {
@@ -151,12 +153,13 @@ impl Node {
                 !session.ignores && self.changes.reach_back_to(session.sent_version)
             }
         };
-        let (version, term) = (self.version, self.term);
+        let (version, term, law) = (self.version, self.term, self.law);
         if !changes {
             let services = self.snapshot_for(session);
             return Some(Configuration {
                 version,
                 term,
+                law,
                 full: true,
                 services,
                 removed: Vec::new(),
@@ -170,7 +173,7 @@ impl Node {
             .collect();
         let services = last.values().filter_map(|b| (*b).clone()).collect();
         let removed = last.iter().filter(|(_, b)| b.is_none()).map(|(n, _)| (*n).clone()).collect();
-        Some(Configuration { version, term, full: false, services, removed })
+        Some(Configuration { version, term, law, full: false, services, removed })
     }
 
     fn snapshot_for(&self, session: &Session) -> Vec<Arc<ServiceBuckets>> {

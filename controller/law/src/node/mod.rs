@@ -22,7 +22,7 @@ mod tick;
 use std::time::Duration;
 
 use sluicegate_model::{
-    ConfigVersion, Counts, Directive, Hello, KeyName, Name, Role, Scope, Term, Time, Up,
+    ConfigVersion, Counts, Directive, Hello, KeyName, Law, Name, Role, Scope, Term, Time, Up,
 };
 
 use self::catalog::Catalog;
@@ -123,6 +123,7 @@ pub struct Node {
     seen_term: Term,
     seen_version: ConfigVersion,
     seq: u64,
+    law: Law,
     configured: bool,
     catalog: Catalog,
     keys: Keys,
@@ -151,6 +152,7 @@ impl Node {
             seen_term: 0,
             seen_version: 0,
             seq: 0,
+            law: Law::default(),
             configured: false,
             catalog: Catalog::new(limits.max_unknown_buckets),
             keys: Keys::new(seed),
@@ -229,6 +231,12 @@ impl Node {
     #[must_use]
     pub fn term(&self) -> Term {
         self.term
+    }
+
+    /// The law of the control plane, as the configuration in force says.
+    #[must_use]
+    pub fn law(&self) -> Law {
+        self.law
     }
 
     /// The configuration in force; 0 before the first.

@@ -150,6 +150,7 @@ fn direct(hot: &Hot, cold: &mut Cold, charged: u64, moment: &Moment) -> Option<D
         admit,
         headroom: 0.0,
         sigma: 0.0,
+        grant: None,
         limit_rps,
         sessions: hot.sessions,
         term: moment.term,

@@ -224,6 +224,10 @@ fn bucket(
         mode: mode?,
         per: per?,
         on_control_loss: on_control_loss?,
+        guard: false,
+        enforce: 1.0,
+        max_drop: 1.0,
+        sharing: None,
     })
 }
 

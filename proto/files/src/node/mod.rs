@@ -13,8 +13,7 @@ pub use flags::{
     SettingDoc, SidecarFlags,
 };
 pub use settings::{
-    AggregatorSettings, ClientLimits, ClientSettings, ControllerSettings, Law, Limits,
-    SidecarSettings,
+    AggregatorSettings, ClientLimits, ClientSettings, ControllerSettings, Limits, SidecarSettings,
 };
 
 use crate::diagnostic::{Diagnostic, Report};

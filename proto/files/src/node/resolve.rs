@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use sluicegate_model::{MAX_NAME_BYTES, Name};
+use sluicegate_model::{Law, MAX_NAME_BYTES, Name};
 
 use super::flags::{
     AggregatorFlags, ClientFlags, ControllerFlags, FromFile, LimitFlags, ListenFlags, NodeFlags,
@@ -16,7 +16,7 @@ use super::settings::{
     AggregatorSettings, ClientLimits, ClientSettings, ControllerSettings, DEFAULT_AGGREGATOR,
     DEFAULT_BUCKETS_DIR, DEFAULT_CALLER_KEY, DEFAULT_CONTROLLER, DEFAULT_MAX_IDENTITIES,
     DEFAULT_MAX_VALUES, DEFAULT_PLACE, DEFAULT_PROCEDURE_KEY, DEFAULT_RAMP_MS, DEFAULT_TICK_MS,
-    DEFAULT_TTL_MS, Law, Limits, MAX_ADDRESSES, MAX_SERVICES, MIN_TICKS_PER_TTL, RAMP_MS,
+    DEFAULT_TTL_MS, Limits, MAX_ADDRESSES, MAX_SERVICES, MIN_TICKS_PER_TTL, RAMP_MS,
     SidecarSettings, TICK_MS, TTL_MS, loopback,
 };
 use super::{InvalidSettings, Kind, SettingsFile};
@@ -354,18 +354,14 @@ fn limits(r: &mut Resolver<'_>, flags: LimitFlags, default: Limits) -> Option<Li
 fn law(r: &mut Resolver<'_>, given: Option<String>) -> Option<Law> {
     match given.as_deref() {
         None | Some("ratio") => Some(Law::Ratio),
-        Some("grant") => {
-            let p = Problem::new(
-                "the law `grant` is not enforced by this version, so it is refused rather than ignored",
-            )
-            .help("remove the setting, or write ratio");
-            r.error("law", p);
-            None
-        }
+        Some("grant") => Some(Law::Grant),
         Some(other) => {
             r.error(
                 "law",
-                Problem::new(format!("{} is not a law; expected `ratio`", quoted(other))),
+                Problem::new(format!(
+                    "{} is not a law; expected `grant` or `ratio`",
+                    quoted(other)
+                )),
             );
             None
         }

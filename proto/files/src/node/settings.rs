@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sluicegate_model::Name;
+use sluicegate_model::{Law, Name};
 
 /// The zone and the region of a node that names none.
 pub(super) const DEFAULT_PLACE: &str = "default";
@@ -116,13 +116,6 @@ pub struct SidecarSettings {
     pub procedure_key: String,
     /// Whether refused requests are answered with headers.
     pub headers: bool,
-}
-
-/// How directives follow from counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Law {
-    /// By the ratio of limit to offered.
-    Ratio,
 }
 
 /// What the streams of a controller or an aggregator may cost it.

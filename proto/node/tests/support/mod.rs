@@ -1,6 +1,7 @@
 //! A core without a law, a node around it, and children that can misbehave.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use sluicegate_model::Law;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -58,8 +59,14 @@ impl Core for Echo {
             Up::ConfigurationApplied(n) => {
                 for version in 1..=n {
                     let removed = (0..500).map(|i| name(&format!("{i:0>190}"))).collect();
-                    let configuration =
-                        Configuration { version, term: 1, full: false, services: vec![], removed };
+                    let configuration = Configuration {
+                        version,
+                        term: 1,
+                        full: false,
+                        law: Law::Ratio,
+                        services: vec![],
+                        removed,
+                    };
                     self.out.push_back((id, Down::Configuration(configuration)));
                 }
             }

@@ -1,6 +1,7 @@
 //! The node beside a model that keeps everything by name and adds it all up anew: whatever children
 //! send, the sums are the same.
 
+use sluicegate_model::Flight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -221,6 +222,8 @@ fn build(shape: &Shape, state: &RefSession) -> Report {
             key: *key,
             counts,
             offered_rps: *offered_rps,
+            usual_rps: 0.0,
+            flight: Flight::default(),
             sessions: u32::from(*offered_rps > 1.0),
         }
     });

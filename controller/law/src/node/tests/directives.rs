@@ -165,6 +165,7 @@ fn directives_from_above_are_passed_on_once_and_never_outlive_themselves() {
         admit: AdmitRatio::from_share(0.5),
         headroom: 0.0,
         sigma: 0.0,
+        grant: None,
         limit_rps: 10.0,
         sessions: 4,
         term,

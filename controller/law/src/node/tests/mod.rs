@@ -5,6 +5,8 @@ mod children;
 mod directives;
 mod layout;
 
+use sluicegate_model::Flight;
+use sluicegate_model::Law;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +68,10 @@ pub(super) fn bucket(text: &str, scope: Scope, limit: Limit) -> Bucket {
         mode: Mode::Deny,
         per: None,
         on_control_loss: OnControlLoss::Open,
+        guard: false,
+        enforce: 1.0,
+        max_drop: 1.0,
+        sharing: None,
     }
 }
 
@@ -88,7 +94,7 @@ pub(super) fn service(text: &str, buckets: Vec<Bucket>) -> Arc<ServiceBuckets> {
 }
 
 pub(super) fn configuration(version: u64, services: Vec<Arc<ServiceBuckets>>) -> Configuration {
-    Configuration { version, term: 1, full: true, services, removed: Vec::new() }
+    Configuration { version, term: 1, full: true, law: Law::Ratio, services, removed: Vec::new() }
 }
 
 pub(super) fn whole(service: &str, bucket: &str) -> KeyName {
@@ -106,7 +112,14 @@ pub(super) fn admitted(n: u64) -> Counts {
 }
 
 pub(super) fn entry(key: KeyId, counts: Counts, offered_rps: f64) -> Entry {
-    Entry { key, counts, offered_rps, sessions: u32::from(offered_rps > 0.0) }
+    Entry {
+        key,
+        counts,
+        offered_rps,
+        usual_rps: 0.0,
+        flight: Flight::default(),
+        sessions: u32::from(offered_rps > 0.0),
+    }
 }
 
 pub(super) fn report(seq: u64, new: &[(KeyId, KeyName)], entries: &[Entry]) -> Report {

@@ -1,0 +1,22 @@
+//! The laws by name.
+
+/// How directives follow from counts: one setting for a control plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Law {
+    /// Plain: drop the share of the last interval that was over the limit.
+    Ratio,
+    /// Zones receive absolute grants, surges are reported at once, and excess is remembered.
+    #[default]
+    Grant,
+}
+
+impl Law {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ratio => "ratio",
+            Self::Grant => "grant",
+        }
+    }
+}
