@@ -11,7 +11,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use sluicegate_client_core::CoarseClock;
-use sluicegate_model::{Down, Law, ServiceBuckets, Time, Up};
 
 pub(crate) use self::message::Message;
 use self::process::{Client, Parts, Timer};
