@@ -201,6 +201,10 @@ mod tests {
             mode: Mode::Deny,
             per: None,
             on_control_loss: sluicegate_model::OnControlLoss::Open,
+            guard: false,
+            enforce: 1.0,
+            max_drop: 1.0,
+            sharing: None,
         }
     }
 

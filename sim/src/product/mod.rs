@@ -5,12 +5,12 @@ mod message;
 mod process;
 mod stream;
 
-use sluicegate_model::Law;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use sluicegate_client_core::CoarseClock;
+use sluicegate_model::{Down, Law, ServiceBuckets, Time, Up};
 
 pub(crate) use self::message::Message;
 use self::process::{Client, Parts, Timer};
