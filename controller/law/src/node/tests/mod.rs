@@ -34,7 +34,8 @@ pub(super) fn settings(tier: Tier) -> Settings {
         Tier::Controller => Limits::for_controller(),
     };
     let (tick, ttl) = (Duration::from_secs(1), Duration::from_secs(10));
-    Settings { tier, tick, ttl, limits, seed: 7 }
+    let switches = crate::grant::Switches::default();
+    Settings { tier, tick, ttl, grant_ttl: ttl * 6, switches, limits, seed: 7 }
 }
 
 pub(super) fn node() -> Node {
