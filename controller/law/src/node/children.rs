@@ -12,14 +12,16 @@ use crate::SessionId;
 use crate::grant::GrantRule;
 
 /// What is remembered of one key on one stream. There are as many as sessions times keys, so its
-/// size counts: 56 bytes, and beside it 4 in `index` and 8 in the key's list of users.
+/// size counts: 52 bytes, and beside it 4 in `index` and 8 in the key's list of users.
 #[derive(Debug, Clone, Copy)]
+#[repr(Rust, packed(4))]
 pub(super) struct Held {
     pub(super) key: u32,
     pub(super) rate_rps: f32,
-    pub(super) usual_rps: f32,
-    /// The millisecond of its last entry, its low half.
-    pub(super) since_ms: u32,
+    /// The high half of a float: three digits are enough for what is usual.
+    usual: u16,
+    /// When its last entry came, in units of [`UNIT_MS`], as far as that fits.
+    since: u16,
     pub(super) sessions: u32,
     /// Place in the key's list of users.
     pub(super) place: u32,
@@ -27,7 +29,7 @@ pub(super) struct Held {
     pub(super) seen: Counts,
 }
 
-const _: () = assert!(size_of::<Held>() == 56);
+const _: () = assert!(size_of::<Held>() == 52);
 
 /// What is remembered besides of one key on the stream of a child that passes directives on.
 #[derive(Debug, Clone)]
@@ -48,6 +50,26 @@ impl Passing {
     }
 }
 
+/// A rate that is not renewed for so long is taken out before.
+const _: () = assert!(UNIT_MS << 16 > 6 * 60_000);
+/// The unit in which the time of an entry is kept.
+const UNIT_MS: u64 = 8;
+
+/// The time in units, rounded.
+fn units(now: Time) -> u64 {
+    (now.as_millis() + UNIT_MS / 2) / UNIT_MS
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low part is meant")]
+fn low(units: u64) -> u16 {
+    units as u16
+}
+
+/// The half of a float that holds its sign, exponent and first digits, rounded.
+fn high_half(number: f32) -> u16 {
+    (number.to_bits().saturating_add(0x8000) >> 16) as u16
+}
+
 /// What a child says of a key that is no count.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Gauge {
@@ -58,28 +80,39 @@ pub(super) struct Gauge {
 
 impl Held {
     pub(super) fn gauge(&self) -> Gauge {
-        let Self { rate_rps, usual_rps, sessions, .. } = *self;
+        let (rate_rps, usual_rps, sessions) = (self.rate_rps, self.usual_rps(), self.sessions);
         Gauge { rate_rps, usual_rps, sessions }
+    }
+
+    pub(super) fn usual_rps(&self) -> f32 {
+        f32::from_bits(u32::from(self.usual) << 16)
+    }
+
+    /// How long ago its last entry came. Good for minutes, longer than a rate
+    /// stands unrenewed.
+    pub(super) fn age(&self, now: Time) -> Duration {
+        Duration::from_millis(UNIT_MS * u64::from(low(units(now)).wrapping_sub(self.since)))
     }
 
     /// Lets `gauge` stand from `now` on, in the sums of its key as well.
     pub(super) fn set_gauge(&mut self, hot: &mut Hot, gauge: Gauge, now: Time) {
-        let now_ms = now.as_millis();
-        #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-        let low = now_ms as u32;
-        let since = now_ms.wrapping_sub(u64::from(low.wrapping_sub(self.since_ms)));
+        let now_units = units(now);
+        let now_ms = now_units * UNIT_MS;
+        let since =
+            now_ms.wrapping_sub(UNIT_MS * u64::from(low(now_units).wrapping_sub(self.since)));
         let (before, after) = (micros(self.rate_rps), micros(gauge.rate_rps));
         hot.offered_micros += after;
         hot.offered_micros -= before;
         let stamps = hot.stamps.wrapping_add(after.wrapping_mul(now_ms));
         hot.stamps = stamps.wrapping_sub(before.wrapping_mul(since));
-        hot.usual_micros += micros(gauge.usual_rps);
-        hot.usual_micros -= micros(self.usual_rps);
+        let usual_before = micros(self.usual_rps());
+        self.usual = high_half(gauge.usual_rps);
+        hot.usual_micros += micros(self.usual_rps());
+        hot.usual_micros -= usual_before;
         hot.sessions += gauge.sessions;
         hot.sessions -= self.sessions;
-        let Gauge { rate_rps, usual_rps, sessions } = gauge;
-        (self.rate_rps, self.usual_rps, self.sessions) = (rate_rps, usual_rps, sessions);
-        self.since_ms = low;
+        (self.rate_rps, self.sessions) = (gauge.rate_rps, gauge.sessions);
+        self.since = low(now_units);
     }
 
     /// Whether the child has traffic of the key.
@@ -223,8 +256,8 @@ impl Session {
         let held = Held {
             key,
             rate_rps: 0.0,
-            usual_rps: 0.0,
-            since_ms: 0,
+            usual: 0,
+            since: 0,
             sessions: 0,
             place: NONE,
             seen: Counts::default(),

@@ -219,16 +219,14 @@ impl Node {
     /// Admitted by children that pass directives on, and in no count yet.
     fn flight_of_children(&self, key: u32) -> f64 {
         let Some(cold) = self.keys.get(key) else { return 0.0 };
-        let now_ms = self.now.as_millis();
+        let now = self.now;
         let in_use = cold.users.iter().take(cold.in_use as usize);
         in_use
             .filter_map(|user| {
                 let session = self.children.get(user.slot)?;
                 let flight = session.passing(user.id)?.flight;
-                #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-                let age_ms = (now_ms as u32).wrapping_sub(session.held(user.id)?.since_ms);
-                let age_s = (f64::from(age_ms) / 1000.0).min(SILENT_AFTER.as_secs_f64());
-                Some(flight.requests + flight.rps * age_s)
+                let age = session.held(user.id)?.age(now).min(SILENT_AFTER);
+                Some(flight.requests + flight.rps * age.as_secs_f64())
             })
             .sum()
     }
@@ -321,7 +319,7 @@ impl Node {
         in_use
             .filter_map(|user| {
                 let held = self.children.get(user.slot)?.held(user.id)?;
-                let (demand_rps, usual_rps) = (held.rate_rps.into(), held.usual_rps.into());
+                let (demand_rps, usual_rps) = (held.rate_rps.into(), held.usual_rps().into());
                 let child = Child { demand_rps, usual_rps };
                 Some(Part { child, slot: user.slot, id: user.id })
             })
@@ -372,7 +370,7 @@ impl Node {
             && granting.pool.is_some()
             && !others
         {
-            let (demand_rps, usual_rps) = (held.rate_rps.into(), held.usual_rps.into());
+            let (demand_rps, usual_rps) = (held.rate_rps.into(), held.usual_rps().into());
             let child = Child { demand_rps, usual_rps };
             let silent = Silent::new(child, held.sessions, base_rps, heard, flight);
             granting.silent.retain(|(name, _)| name != zone);

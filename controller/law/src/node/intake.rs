@@ -149,11 +149,12 @@ fn take_entry(
         counters.broke(Invariant::I3);
         return Taken::Absorbed;
     }
-    if !entry.counts.covers(&held.seen) {
+    let seen = held.seen;
+    if !entry.counts.covers(&seen) {
         counters.entries_went_back += 1;
         return Taken::Absorbed;
     }
-    let delta = entry.counts.since(&held.seen);
+    let delta = entry.counts.since(&seen);
     held.seen = entry.counts;
     hot.counts.add(&delta);
     debug_assert!(hot.counts.is_consistent(), "{} is broken by sums: {hot:?}", Invariant::I3);

@@ -58,7 +58,7 @@ impl Node {
             let key = self.keys.active()[place];
             let Some((hot, cold)) = self.keys.both_mut(key) else { continue };
             let is_granted = cold.granting.is_some();
-            if is_granted && !is_rated.is_some() {
+            if is_granted && is_rated.is_none() {
                 continue;
             }
             let span = if is_granted { is_rated.unwrap_or_default() } else { moment.elapsed };
