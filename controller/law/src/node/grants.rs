@@ -161,6 +161,7 @@ impl Node {
         let seen = Observed { limit_rps, depth, demand_rps, admitted, window };
         let Some(pool) = self.pools.get_mut(at) else { return };
         let allowance = pool.level.step(now, &seen, switches.debt, switches.correction);
+        if std::env::var("DBG").is_ok() && self.tier == Tier::Controller { eprintln!("{:.3} d={:.0} adm={:.1} u={:.0} lev={:.1} b={:.3} silent={} inuse={} counted={} charged={:.0}", now.as_millis() as f64/1e3, demand_rps, admitted, allowance.rps, self.pools.get(at).map_or(0.0, |p| p.level.level()), allowance.correction, members.first().and_then(|k| self.keys.granting(*k)).map_or(0, |g| g.silent.len()), members.first().and_then(|k| self.keys.get(*k)).map_or(0, |c| c.in_use), members.first().and_then(|k| self.keys.state(*k)).map_or(0, |c| c.counts.charged()), members.first().and_then(|k| self.keys.granting(*k)).map_or(0.0, |g| g.charged)); }
         match (&sharing, &mut *parts) {
             (Some(sharing), parts) => share_out(sharing, allowance.rps, parts),
             (None, [alone]) => alone.allowed_rps = allowance.rps,
@@ -379,14 +380,6 @@ impl Node {
         self.keys.activate(held.key);
         self.zero_rate(slot, id);
         self.touch(held.key);
-    }
-
-    /// Takes note of children that should have been heard of.
-    pub(super) fn begin_silence_if_quiet(&mut self, slot: u32) {
-        let Some(session) = self.children.get(slot) else { return };
-        if session.in_use > 0 && self.now.since(session.heard) > SILENT_AFTER {
-            self.begin_silence(slot);
-        }
     }
 
     /// Silent zones of a key that are heard of again, and have not spoken of it for so long that it is

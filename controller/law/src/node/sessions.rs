@@ -7,7 +7,7 @@ use sluicegate_model::{
 };
 
 use super::children::{ConfigurationDue, Gauge, Session, Silence};
-use super::{CLAIM_MAX, Node};
+use super::{CLAIM_MAX, Node, Tier};
 use crate::grant::SILENT_AFTER as SILENT_CHILD_AFTER;
 use crate::{Refusal, SessionId};
 
@@ -113,12 +113,21 @@ impl Node {
     }
 
     fn look_for_silence(&mut self, slot: u32) {
-        self.begin_silence_if_quiet(slot);
         let law = self.law;
+        let keeps_grant = law == Law::Grant && self.tier == Tier::Controller;
         let Some(session) = self.children.get_mut(slot) else { return };
         let quiet = self.now.since(session.heard);
-        if session.in_use == 0 || quiet <= session.interval * SILENT_AFTER {
+        let silent_after = match keeps_grant {
+            true => SILENT_CHILD_AFTER,
+            false => session.interval * SILENT_AFTER,
+        };
+        if session.in_use == 0 || quiet <= silent_after {
             return;
+        }
+        if keeps_grant {
+            session.silence = Silence::Zeroed;
+            self.counters.sessions_silent += 1;
+            return self.begin_silence(slot);
         }
         if session.silence == Silence::No {
             session.silence = Silence::Carried;
