@@ -161,7 +161,6 @@ impl Node {
         let seen = Observed { limit_rps, depth, demand_rps, admitted, window };
         let Some(pool) = self.pools.get_mut(at) else { return };
         let allowance = pool.level.step(now, &seen, switches.debt, switches.correction);
-        if std::env::var("DBG").is_ok() && self.tier == Tier::Controller { eprintln!("{:.3} d={:.0} adm={:.1} u={:.0} lev={:.1} b={:.3} silent={} inuse={} counted={} charged={:.0}", now.as_millis() as f64/1e3, demand_rps, admitted, allowance.rps, self.pools.get(at).map_or(0.0, |p| p.level.level()), allowance.correction, members.first().and_then(|k| self.keys.granting(*k)).map_or(0, |g| g.silent.len()), members.first().and_then(|k| self.keys.get(*k)).map_or(0, |c| c.in_use), members.first().and_then(|k| self.keys.state(*k)).map_or(0, |c| c.counts.charged()), members.first().and_then(|k| self.keys.granting(*k)).map_or(0.0, |g| g.charged)); }
         match (&sharing, &mut *parts) {
             (Some(sharing), parts) => share_out(sharing, allowance.rps, parts),
             (None, [alone]) => alone.allowed_rps = allowance.rps,
@@ -266,21 +265,19 @@ impl Node {
         let Some((hot, cold)) = self.keys.both_mut(key) else { return };
         let (limit, bucket) = (cold.limit, cold.bucket);
         let Some(granting) = &mut cold.granting else { return };
-        let silent: Vec<(f64, u32, Child)> = granting
-            .silent
-            .iter()
-            .map(|(_, s)| {
-                let weight = s.weight(now, most_silent);
-                let Child { demand_rps, usual_rps } = s.child;
-                let child =
-                    Child { demand_rps: demand_rps * weight, usual_rps: usual_rps * weight };
-                (weight, s.sessions, child)
-            })
-            .collect();
-        let all = parts.iter().map(|p| p.child).chain(silent.iter().map(|(_, _, child)| *child));
-        let split = root.split(allowance, all);
+        // What silent children go on admitting is not there for the others.
+        let (mut reserved_rps, mut kept_rps, mut quiet) = (0.0, 0.0, 0.0);
+        for (_, silent) in &granting.silent {
+            let weight = silent.weight(now, most_silent);
+            reserved_rps += silent.grant_rps * weight;
+            kept_rps += silent.child.demand_rps * weight;
+            quiet += f64::from(silent.sessions) * weight;
+        }
+        let allowance =
+            Allowance { rps: (allowance.rps - reserved_rps).max(0.0), ..allowance };
+        let root = Root { demand_rps: root.demand_rps - kept_rps, ..*root };
+        let split = root.split(allowance, parts.iter().map(|p| p.child));
         granting.share = split.share();
-        let quiet: f64 = silent.iter().map(|(weight, n, _)| weight * f64::from(*n)).sum();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of u32")]
         let sessions = hot.sessions.saturating_add(quiet as u32);
         let mode = self.catalog.kind(bucket).map_or(Mode::Observe, |kind| kind.mode);
