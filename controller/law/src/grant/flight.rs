@@ -37,6 +37,11 @@ impl InForce {
         self.changes.back().map_or(1.0, |(_, share)| *share)
     }
 
+    #[cfg(test)]
+    pub(super) fn changes(&self) -> usize {
+        self.changes.len()
+    }
+
     /// The mean share in force over the `age` up to `now`.
     #[must_use]
     pub fn mean(&self, now: Time, age: Duration) -> f64 {

@@ -18,6 +18,8 @@ mod push;
 pub mod sharing;
 mod silence;
 pub mod split;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

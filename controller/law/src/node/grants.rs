@@ -273,8 +273,7 @@ impl Node {
             kept_rps += silent.child.demand_rps * weight;
             quiet += f64::from(silent.sessions) * weight;
         }
-        let allowance =
-            Allowance { rps: (allowance.rps - reserved_rps).max(0.0), ..allowance };
+        let allowance = Allowance { rps: (allowance.rps - reserved_rps).max(0.0), ..allowance };
         let root = Root { demand_rps: root.demand_rps - kept_rps, ..*root };
         let split = root.split(allowance, parts.iter().map(|p| p.child));
         granting.share = split.share();
