@@ -438,8 +438,10 @@ impl Places {
 /// The flags of a key of `bucket` with the limit `limit`.
 fn flags_of(bucket: &Bucket, limit: Limit) -> Flags {
     let mode = if limit == Limit::Unlimited { Mode::Observe } else { bucket.mode };
-    let closed = limit.denies_all() && mode != Mode::Observe;
-    Flags::new(mode, bucket.on_control_loss != OnControlLoss::Open, closed, 0)
+    let none = limit.denies_all() && mode != Mode::Observe;
+    // Of a bucket that enforces only a part of its drops the agent says how many.
+    let closed = none && !bucket.is_softened();
+    Flags::new(mode, none || bucket.on_control_loss != OnControlLoss::Open, closed, 0)
 }
 
 /// Gives a key another limit, mode or loss policy, keeping its counts and, where it had one that

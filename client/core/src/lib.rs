@@ -35,5 +35,5 @@ pub use agent::{
 pub use keeper::{Keeper, KeyEvent, KeyHandle, StalePolicy};
 pub use limiter::{Limiter, Prepared, client, limiter};
 pub use outcome::{BucketName, BucketRef, Decision, Outcome, Verdict};
-pub use settings::{CoarseClock, Settings};
+pub use settings::{CoarseClock, Settings, Switches};
 pub use stats::{KeyStats, Stats};

@@ -47,6 +47,43 @@ pub struct Settings {
     pub max_stripes: usize,
     /// The most keys and services, together, that threads count apart; at most 2^16 - 1.
     pub max_striped_keys: usize,
+    /// Which parts of the client's side of the law `grant` work: all of them, but for experiments.
+    pub switches: Switches,
+}
+
+/// Parts of what a client does under the law `grant`, each of which a simulator can leave out to show
+/// what it is for. No file and no flag sets them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, one for each part")]
+pub struct Switches {
+    /// A key whose rate jumps is reported at once, not at the next tick.
+    pub early: bool,
+    /// A key far below its limit is, too, if its rate is a good part of this client's own share.
+    pub own_share: bool,
+    /// An early report is followed by one that puts its rate right.
+    pub follow_up: bool,
+    /// Keys far below their limit are reported less often.
+    pub adaptive_period: bool,
+    /// What counts as a jump depends on how bursty the key has been.
+    pub dispersion: bool,
+    /// A key with a low limit is reported whenever something of it was admitted.
+    pub on_admit: bool,
+    /// Buckets that ask for a guard have one.
+    pub guard: bool,
+}
+
+impl Default for Switches {
+    fn default() -> Self {
+        Self {
+            early: true,
+            own_share: true,
+            follow_up: true,
+            adaptive_period: true,
+            dispersion: true,
+            on_admit: true,
+            guard: true,
+        }
+    }
 }
 
 impl Settings {
@@ -69,6 +106,7 @@ impl Settings {
             max_waiting: 1024,
             max_stripes: 256,
             max_striped_keys: 4095,
+            switches: Switches::default(),
         }
     }
 }

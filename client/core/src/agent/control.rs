@@ -146,6 +146,20 @@ impl Control {
         matches!(self, Self::Lost { .. })
     }
 
+    /// Whether a directive is in force.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self, Self::Held { .. })
+    }
+
+    /// Whether a guard applies: as long as a directive does, and through the ramp after it.
+    pub(super) fn is_guarded(&self, moment: &Moment) -> bool {
+        match *self {
+            Self::Held { .. } => true,
+            Self::Lost { since, why: Loss::RanOut, .. } => moment.now.since(since) < moment.ramp,
+            Self::Free { .. } | Self::Lost { .. } => false,
+        }
+    }
+
     /// The limit that the root says is in force, while a directive is.
     pub(super) fn limit_rps(&self) -> Option<f64> {
         match *self {

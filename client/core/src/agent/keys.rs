@@ -5,12 +5,14 @@
 
 use std::time::Duration;
 
-use sluicegate_model::{AdmitRatio, Counts, Directive, Limit, OnControlLoss, Term, Time};
+use sluicegate_model::{Counts, Directive, Law, Time};
 
-use super::cap::{BUDGET_HORIZON, Cap, Flow};
-use super::control::{Control, Loss, Moment, Share, Verdict};
-use super::ledger::{Ledger, LineId};
+use super::cap::BUDGET_HORIZON;
+use super::control::Moment;
+use super::in_use::{Due, InUse, Pace};
+use super::ledger::{Ledger, LineId, Stated};
 use super::meters::AgentCounters;
+use super::rates::Timing;
 use crate::grow::make_room;
 use crate::{Keeper, KeyEvent, KeyHandle, Settings};
 
@@ -26,8 +28,6 @@ const RESTING_PER_LOOK: usize = 64;
 pub(super) const MAX_NAP: Duration = Duration::from_millis(40);
 /// In at most so many looks every resting key without values is examined.
 const MAX_ROUND_LOOKS: usize = 32;
-/// The longest time that a drop tells its caller to wait.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 const RESTING: u32 = u32::MAX;
 
@@ -46,37 +46,10 @@ struct Key {
     odd: bool,
 }
 
-/// What is kept of a key in use.
-#[derive(Debug)]
-struct InUse {
-    key: KeyHandle,
-    /// `None` without a limit, and for a limit of 0: the table knows what to do then.
-    flow: Option<Flow>,
-    /// That, raised by a directive: what the level belongs to.
-    level_of: Flow,
-    cap: Cap,
-    on_loss: OnControlLoss,
-    control: Control,
-    /// Term and number of its last directive on this stream.
-    newest: (Term, u64),
-    share: Option<Box<Share>>,
-    /// What the slot was told last.
-    told: Option<Verdict>,
-    budget: Option<u64>,
-    /// The cap was off at some time since the last look.
-    was_off: bool,
-    retry_after: Duration,
-    /// Since the last tick.
-    matched: u64,
-    offered: u64,
-    /// The last tick saw no request.
-    quiet: bool,
-}
-
 /// All keys.
 pub(super) struct Keys {
-    tick: Duration,
-    look: Duration,
+    law: Law,
+    timing: Timing,
     value_idle: Duration,
     all: Vec<Option<Key>>,
     in_use: Vec<InUse>,
@@ -88,14 +61,28 @@ pub(super) struct Keys {
     /// Whose turn it is among them.
     turn: usize,
     looked: Time,
+    ticked: Time,
     examined: usize,
+}
+
+/// What a look found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Looked {
+    /// Some key saw a request.
+    pub(super) moved: bool,
+    /// Something is to be reported without waiting for the tick.
+    pub(super) is_due: bool,
 }
 
 impl Keys {
     pub(super) fn new(settings: &Settings, now: Time) -> Self {
         Self {
-            tick: settings.tick,
-            look: settings.look,
+            law: Law::default(),
+            timing: Timing {
+                tick: settings.tick,
+                look: settings.look,
+                switches: settings.switches,
+            },
             value_idle: settings.value_idle,
             all: Vec::new(),
             in_use: Vec::new(),
@@ -105,7 +92,17 @@ impl Keys {
             longest_round: 1,
             turn: 0,
             looked: now,
+            ticked: now,
             examined: 0,
+        }
+    }
+
+    /// The law is this one from now on.
+    pub(super) fn obey(&mut self, law: Law, keeper: &Keeper, now: Time) {
+        if self.law != law {
+            self.law = law;
+            let timing = &self.timing;
+            self.in_use.iter_mut().for_each(|used| used.obey(keeper, law, timing, now));
         }
     }
 
@@ -143,7 +140,9 @@ impl Keys {
                     if let Some(place) = place {
                         // What passed since the last look passed under the old limit; while it
                         // rested, nobody followed the level of that.
-                        self.in_use[place].was_off |= rested;
+                        if rested {
+                            self.in_use[place].forgive();
+                        }
                         self.visit(place, keeper, ledger, moment);
                     }
                     self.change(keeper, key, moment);
@@ -152,7 +151,7 @@ impl Keys {
                     }
                 }
                 KeyEvent::Retired(key) => {
-                    self.retire(keeper, ledger, meters, key);
+                    self.retire(keeper, ledger, meters, key, moment);
                     keeper.release(key);
                 }
             }
@@ -184,17 +183,18 @@ impl Keys {
         known.is_some_and(|k| k.place == RESTING)
     }
 
-    /// Looks at every key that may have seen a request, and every key in use. Whether any did.
+    /// Looks at every key that may have seen a request, and every key in use.
     pub(super) fn look(
         &mut self,
         keeper: &mut Keeper,
         ledger: &mut Ledger,
         moment: &Moment,
-    ) -> bool {
+    ) -> Looked {
         let (round, turn) = (self.round_looks(), self.turn);
         // As many turns as time has gone by, so that a nap does not lengthen the round.
-        let span = moment.now.since(self.looked).as_nanos() / self.look.as_nanos().max(1);
-        let turns = usize::try_from(span).unwrap_or(round).clamp(1, round);
+        let span = moment.now.since(self.looked);
+        let looks = span.as_nanos() / self.timing.look.as_nanos().max(1);
+        let turns = usize::try_from(looks).unwrap_or(round).clamp(1, round);
         self.turn = turn.wrapping_add(turns);
         let mut touched = std::mem::take(&mut self.touched);
         keeper.take_touched(|key| touched.push(key));
@@ -211,41 +211,82 @@ impl Keys {
         }
         self.touched = touched;
         self.looked = moment.now;
-        let mut moved = false;
+        let mut looked = Looked::default();
         for place in 0..self.in_use.len() {
-            moved |= self.visit(place, keeper, ledger, moment);
+            let Some(more) = self.visit(place, keeper, ledger, moment) else { continue };
+            looked.moved |= more.matched > 0;
+            if self.law == Law::Grant {
+                looked.is_due |= self.end_look(place, &more, ledger, moment.now, span);
+            }
         }
-        moved
+        looked
     }
 
-    /// States the rates of the interval that ends now, and lets keys rest that are not used.
+    /// Whether the key is to be reported without waiting for the tick.
+    fn end_look(
+        &mut self,
+        place: usize,
+        more: &Counts,
+        ledger: &mut Ledger,
+        now: Time,
+        span: Duration,
+    ) -> bool {
+        let used = &mut self.in_use[place];
+        let Some(Some(key)) = self.all.get(used.key.index()) else { return false };
+        let acked = ledger.acked_rates(key.line);
+        let due = used.end_look(acked, more.charged(), now, span, &self.timing);
+        match due {
+            Some(Due::Stated(said)) => ledger.gauge(key.line, said.rates, said.in_use),
+            Some(Due::Counts) => ledger.due(key.line),
+            None => {}
+        }
+        due.is_some()
+    }
+
+    /// States the rates of keys whose turn it is, and lets keys rest that are not used. `is_slow`
+    /// says whether it is the turn of those far below their limit as well. How soon the next report
+    /// is to come.
     pub(super) fn tick(
         &mut self,
         keeper: &mut Keeper,
         ledger: &mut Ledger,
         meters: &AgentCounters,
         moment: &Moment,
-        interval: Duration,
-    ) {
-        let seconds = interval.as_secs_f64();
+        is_slow: bool,
+    ) -> Pace {
+        let seconds = moment.now.since(self.ticked).as_secs_f64();
+        self.ticked = moment.now;
+        let mut pace = Pace::Quiet;
         for used in &mut self.in_use {
             let Some(Some(key)) = self.all.get_mut(used.key.index()) else { continue };
-            let (matched, offered) = (used.matched, used.offered);
-            used.quiet = matched == 0;
-            (used.matched, used.offered) = (0, 0);
+            let (matched, offered) = used.take_tick();
             #[expect(clippy::cast_precision_loss, reason = "counts of a tick, below 2^52")]
             let (matched_rps, offered_rps) = (matched as f64 / seconds, offered as f64 / seconds);
-            #[expect(clippy::cast_possible_truncation, reason = "seven digits do for a rate")]
-            ledger.gauge(key.line, offered_rps as f32, matched > 0);
+            match self.law {
+                Law::Ratio => {
+                    ledger.gauge(key.line, Stated::new(offered_rps, 0.0), matched > 0);
+                }
+                Law::Grant => {
+                    if let Some(said) = used.tick(moment.now, is_slow, &self.timing) {
+                        ledger.gauge(key.line, said.rates, said.in_use);
+                    }
+                    pace = pace.max(used.pace());
+                }
+            }
             if matched_rps >= PROMOTE_RPS && !key.promoted {
                 key.promoted = keeper.promote(used.key);
-                used.budget = None;
+                used.lose_budget();
                 let counter =
                     if key.promoted { &meters.keys_promoted } else { &meters.promotions_refused };
                 counter.hit();
             }
         }
-        let rest_after = (self.tick * 2).max(Duration::from_secs(1));
+        self.let_rest(keeper, moment);
+        pace
+    }
+
+    fn let_rest(&mut self, keeper: &mut Keeper, moment: &Moment) {
+        let rest_after = (self.timing.tick * 2).max(Duration::from_secs(1));
         let mut place = 0;
         while place < self.in_use.len() {
             if self.may_rest(place, moment, rest_after) {
@@ -264,25 +305,28 @@ impl Keys {
     pub(super) fn direct(
         &mut self,
         keeper: &mut Keeper,
+        ledger: &mut Ledger,
         key: KeyHandle,
         directive: &Directive,
         moment: &Moment,
     ) -> bool {
         let Some(place) = self.wake(keeper, key, moment) else { return false };
+        if self.in_use[place].is_booked_by_ratio() {
+            self.visit(place, keeper, ledger, moment);
+        }
         let Some(Some(known)) = self.all.get(key.index()) else { return false };
         let (used, used_at) = (&mut self.in_use[place], known.used);
-        if (directive.term, directive.seq) < used.newest {
+        if !used.direct(directive, moment.now) {
             return false;
         }
-        used.newest = (directive.term, directive.seq);
-        used.control = Control::hold(directive, moment.now);
+        used.guard(ledger.acked_rates(known.line), moment, self.timing.tick);
         used.apply(keeper, moment, used_at);
         true
     }
 
     /// A new stream numbers its directives anew.
     pub(super) fn start_stream(&mut self) {
-        self.in_use.iter_mut().for_each(|used| used.newest = (0, 0));
+        self.in_use.iter_mut().for_each(InUse::start_stream);
     }
 
     /// The control plane, thought lost, is there: keys that rest must not go on as if it were not.
@@ -335,7 +379,10 @@ impl Keys {
         let used_at = known.used;
         // Full as of the time when it may have been used first.
         let full_at = self.looked.as_nanos().saturating_sub(unseen);
-        let mut used = InUse::new(keeper, key, Time::from_nanos(full_at), self.tick);
+        let full_at = Time::from_nanos(full_at);
+        let mut used = InUse::new(keeper, key, full_at, self.law, &self.timing);
+        // Rates are of whole ticks: a time that begins just before a request is no fair sample.
+        used.offer_from(self.ticked);
         used.apply(keeper, moment, used_at);
         self.in_use.push(used);
         Some(place)
@@ -346,88 +393,63 @@ impl Keys {
         let Some(Some(known)) = self.all.get(key.index()) else { return };
         let used_at = known.used;
         let Some(used) = self.in_use.get_mut(known.place as usize) else { return };
-        let mut fresh = InUse::new(keeper, key, moment.now, self.tick);
-        if used.flow.is_some() && fresh.flow.is_some() {
-            (fresh.control, fresh.cap, fresh.level_of) = (used.control, used.cap, used.level_of);
-            fresh.share = fresh.share.map(|new| used.share.take().unwrap_or(new));
-        }
-        (fresh.matched, fresh.offered) = (used.matched, used.offered);
-        fresh.newest = used.newest;
-        *used = fresh;
+        let fresh = InUse::new(keeper, key, moment.now, self.law, &self.timing);
+        let before = std::mem::replace(used, fresh);
+        used.follow(before);
         used.apply(keeper, moment, used_at);
     }
 
     fn retire(
         &mut self,
-        keeper: &Keeper,
+        keeper: &mut Keeper,
         ledger: &mut Ledger,
         meters: &AgentCounters,
         key: KeyHandle,
+        moment: &Moment,
     ) {
-        let Some(known) = self.all.get_mut(key.index()).and_then(Option::take) else { return };
-        if known.place != RESTING {
-            self.remove(known.place as usize);
+        let Some(Some(known)) = self.all.get(key.index()) else { return };
+        if (known.place != RESTING || keeper.totals(key) != known.read)
+            && let Some(place) = self.wake(keeper, key, moment)
+        {
+            self.visit(place, keeper, ledger, moment);
+            self.remove(place);
         }
+        let Some(known) = self.all.get_mut(key.index()).and_then(Option::take) else { return };
         self.whole -= usize::from(!keeper.is_value(key));
-        ledger.count(known.line, &keeper.totals(key).since(&known.read));
         if !ledger.close(known.line, keeper.name(key)) {
             meters.keys_forgotten.hit();
         }
     }
 
-    /// One key in use: counts, level, verdict. Whether it saw a request.
+    /// One key in use: counts, level, verdict. What was counted since the last visit.
     fn visit(
         &mut self,
         place: usize,
         keeper: &mut Keeper,
         ledger: &mut Ledger,
         moment: &Moment,
-    ) -> bool {
+    ) -> Option<Counts> {
         let used = &mut self.in_use[place];
-        let Some(Some(key)) = self.all.get_mut(used.key.index()) else { return false };
+        let Some(Some(key)) = self.all.get_mut(used.key.index()) else { return None };
         let totals = keeper.totals(used.key);
-        let more = totals.since(&key.read);
-        let moved = totals != key.read;
-        if moved {
+        let mut more = totals.since(&key.read);
+        if totals != key.read {
             key.read = totals;
             key.used = moment.now;
-            ledger.count(key.line, &more);
-            used.matched += more.matched;
-            used.offered += more.offered;
         }
-        if used.flow.is_some() {
-            if let Some(share) = &mut used.share {
-                share.observe(moment, used.control.is_moving(), more.offered, more.charged());
-            }
-            if std::mem::take(&mut used.was_off) {
-                // What passed while the cap was off is nobody's debt.
-                used.cap = Cap::full(&used.level_of, moment.now);
-            } else {
-                used.cap.take(&used.level_of, more.charged(), moment.now);
-            }
-            if more.charged() > 0 {
-                used.budget = None;
-            }
-            used.apply(keeper, moment, key.used);
+        used.take(&mut more, ledger.acked_rates(key.line), moment, self.timing.tick);
+        ledger.count(key.line, &more);
+        if self.law == Law::Ratio {
+            ledger.due(key.line);
         }
-        moved
+        used.apply(keeper, moment, key.used);
+        Some(more)
     }
 
     fn may_rest(&self, place: usize, moment: &Moment, rest_after: Duration) -> bool {
         let used = &self.in_use[place];
         let Some(Some(key)) = self.all.get(used.key.index()) else { return false };
-        if moment.now.since(key.used) < rest_after || !used.quiet {
-            return false;
-        }
-        let settled = match used.control {
-            Control::Free { .. } => true,
-            // Follows from the time alone when the key is used again, once the ramp is over.
-            Control::Lost { since, why: Loss::Silent, .. } => {
-                moment.now.since(since) >= moment.ramp
-            }
-            Control::Lost { .. } | Control::Held { .. } => false,
-        };
-        used.flow.is_none() || (settled && used.cap.is_full(&used.level_of))
+        moment.now.since(key.used) >= rest_after && used.may_rest(moment)
     }
 
     fn rest(&mut self, place: usize, keeper: &mut Keeper) {
@@ -436,10 +458,8 @@ impl Keys {
         let used = self.remove(place);
         let Some(Some(key)) = self.all.get_mut(used.key.index()) else { return };
         key.place = RESTING;
-        key.odd = used.told.is_some_and(|told| told != Verdict::FREE);
-        if used.flow.is_some() && used.told.is_some_and(|told| told.capped) {
-            keeper.set_budget(used.key, Some(used.cap.budget(&used.level_of, reach)));
-        }
+        key.odd = used.is_odd();
+        used.set_last_budget(keeper, reach);
     }
 
     fn remove(&mut self, place: usize) -> InUse {
@@ -456,73 +476,13 @@ impl Keys {
     fn turn_after(&self) -> Duration {
         match u32::try_from(self.round_looks()) {
             Ok(0 | 1) | Err(_) => Duration::ZERO,
-            Ok(round) => self.look * round,
+            Ok(round) => self.timing.look * round,
         }
     }
 
     /// In how many looks every resting key without values has had its turn: a power of two.
     fn round_looks(&self) -> usize {
         self.whole.div_ceil(RESTING_PER_LOOK).next_power_of_two().min(MAX_ROUND_LOOKS)
-    }
-}
-
-impl InUse {
-    fn new(keeper: &Keeper, key: KeyHandle, now: Time, tick: Duration) -> Self {
-        let flow = match keeper.limit(key) {
-            limit if limit.denies_all() => None,
-            Limit::Unlimited => None,
-            Limit::Tokens(rate) => Some(Flow::from(rate)),
-        };
-        let on_loss = keeper.bucket(key).map_or(OnControlLoss::Open, |b| b.on_control_loss);
-        let level_of = flow.unwrap_or(Flow { rate_rps: 0.0, depth: 0.0 });
-        let one_token_s = if level_of.rate_rps > 0.0 { 1.0 / level_of.rate_rps } else { 0.0 };
-        let one_token = Duration::from_secs_f64(one_token_s.min(MAX_RETRY_AFTER.as_secs_f64()));
-        Self {
-            key,
-            flow,
-            level_of,
-            cap: Cap::full(&level_of, now),
-            on_loss,
-            control: Control::Free { since: now },
-            newest: (0, 0),
-            share: (on_loss == OnControlLoss::Share).then(|| Box::new(Share::new(now))),
-            told: None,
-            budget: None,
-            was_off: false,
-            retry_after: one_token.max(tick).min(MAX_RETRY_AFTER),
-            matched: 0,
-            offered: 0,
-            quiet: false,
-        }
-    }
-
-    /// Works out what the slot should do, and tells it what is new.
-    fn apply(&mut self, keeper: &mut Keeper, moment: &Moment, used: Time) {
-        let Some(flow) = self.flow else { return };
-        self.control.advance(moment, used);
-        let share = self.share.as_ref().map_or(AdmitRatio::ALL, |s| s.admit(moment.ttl));
-        let verdict = self.control.verdict(moment, self.on_loss, share);
-        if self.told.is_none_or(|told| told.admit != verdict.admit) {
-            keeper.set_admit(self.key, verdict.admit, self.retry_after);
-        }
-        let level_of = flow.raised_to(self.control.limit_rps().unwrap_or(flow.rate_rps));
-        let capped = verdict.capped && level_of.rate_rps.is_finite();
-        if level_of != self.level_of && capped {
-            self.cap.change(&self.level_of, &level_of);
-            self.level_of = level_of;
-        }
-        if capped {
-            let budget = self.cap.budget(&self.level_of, BUDGET_HORIZON);
-            if self.budget != Some(budget) {
-                keeper.set_budget(self.key, Some(budget));
-                self.budget = Some(budget);
-            }
-        } else if self.told.is_none_or(|told| told.capped) {
-            keeper.set_budget(self.key, None);
-            self.budget = None;
-        }
-        self.was_off |= !capped;
-        self.told = Some(Verdict { admit: verdict.admit, capped });
     }
 }
 

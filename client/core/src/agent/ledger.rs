@@ -5,6 +5,7 @@
 //! report `n` knows all that `1..=n` said, whatever became of them on the way, and an
 //! acknowledgement of `n` covers them all. It knows no slots, no directives and no clock.
 
+mod gauges;
 mod services;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 use sluicegate_model::{Counts, Entry, Flight, KeyId, KeyName, KeyValues, Report, ServiceCounts};
 
+pub(super) use self::gauges::Stated;
+use self::gauges::{GaugeId, Gauges, NO_RATES};
 use self::services::Services;
 
 use crate::KeyHandle;
@@ -23,8 +26,9 @@ pub const MAX_REPORT_ENTRIES: usize = 50_000;
 /// The most bytes of key names of one report.
 pub const MAX_REPORT_NAME_BYTES: usize = 1 << 20;
 /// The most reports whose contents are remembered until they are acknowledged. Beyond, the newest
-/// stands for those before it (it repeats what they said).
-pub const MAX_REPORTS_UNACKNOWLEDGED: usize = 16;
+/// stands for those before it (it repeats what they said). More than a second's worth, as long as an
+/// acknowledgement may wait, even with a report at each look.
+pub const MAX_REPORTS_UNACKNOWLEDGED: usize = 128;
 /// The most entries that those reports have together, the newest apart.
 pub const MAX_ENTRIES_UNACKNOWLEDGED: usize = 100_000;
 /// The most keys that are gone but have counts which nobody has acknowledged.
@@ -54,26 +58,29 @@ struct Line {
     counts: Counts,
     /// Where in `acked` it stands what of that is acknowledged, or [`ALL_ACKED`].
     acked_at: u32,
-    offered_rps: f32,
-    in_use: bool,
+    gauge_at: GaugeId,
     /// Its id on this stream.
     id: KeyId,
-    /// Whether a report that named it is acknowledged.
-    named: bool,
     /// The last report that held it, 0 if none on this stream did.
     sent_seq: u32,
     /// The last report sent before the line was this key's.
     opened_seq: u32,
-    /// Something is not said yet.
+    key: KeyHandle,
+    life: Life,
+    in_use: bool,
+    /// Whether a report that named it is acknowledged.
+    named: bool,
+    /// Something is to be said.
     dirty: bool,
+    /// Counts that are not said yet, due or not.
+    waiting: bool,
     /// It stands in `pending`.
     pending: bool,
-    life: Life,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
-    Live(KeyHandle),
+    Live,
     /// The key is gone, its last counts are not acknowledged.
     Leaving,
     /// They are; its id is to be retired. Not before: a receiver that sees a repeated name after
@@ -87,8 +94,15 @@ enum Life {
 #[derive(Debug, Default)]
 struct Sent {
     seq: u32,
-    lines: Vec<(LineId, Counts)>,
+    lines: Vec<SentLine>,
     services: Vec<(usize, ServiceCounts)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct SentLine {
+    id: LineId,
+    counts: Counts,
+    rates: Stated,
 }
 
 /// The books of one agent: a line a key and a line a service.
@@ -100,6 +114,7 @@ pub(super) struct Ledger {
     /// What is acknowledged of lines of which not all is.
     acked: Vec<Counts>,
     acked_free: Vec<u32>,
+    gauges: Gauges,
     /// The names of lines that are leaving or retiring: the table has them no more.
     leaving: BTreeMap<LineId, KeyName>,
     services: Services,
@@ -137,6 +152,7 @@ impl Ledger {
             vacant: Vec::new(),
             acked: Vec::new(),
             acked_free: Vec::new(),
+            gauges: Gauges::default(),
             leaving: BTreeMap::new(),
             services: Services::default(),
             pending: Vec::new(),
@@ -156,15 +172,17 @@ impl Ledger {
         let mut line = Line {
             counts: Counts::default(),
             acked_at: ALL_ACKED,
-            offered_rps: 0.0,
-            in_use: false,
+            gauge_at: NO_RATES,
             id: NO_ID,
-            named: false,
             sent_seq: 0,
             opened_seq: self.last_seq,
+            key,
+            life: Life::Live,
+            in_use: false,
+            named: false,
             dirty: false,
+            waiting: false,
             pending: false,
-            life: Life::Live(key),
         };
         if let Some(id) = self.vacant.pop() {
             line.pending = self.lines[id as usize].pending;
@@ -176,7 +194,8 @@ impl Ledger {
         index(self.lines.len() - 1)
     }
 
-    /// Adds what happened to a key since it was last told.
+    /// Adds what happened to a key since it was last told. It waits until the line is
+    /// [due](Self::due), or has to be said for other reasons.
     pub(super) fn count(&mut self, id: LineId, more: &Counts) {
         if *more == Counts::default() {
             return;
@@ -190,18 +209,31 @@ impl Ledger {
             self.acked[line.acked_at as usize] = line.counts;
         }
         line.counts.add(more);
-        self.mark(id);
+        line.waiting = true;
     }
 
-    /// What a key is offered now, and whether it had traffic lately.
-    pub(super) fn gauge(&mut self, id: LineId, offered_rps: f32, in_use: bool) {
-        let line = &mut self.lines[id as usize];
-        #[expect(clippy::float_cmp, reason = "what was said is compared with what is to be said")]
-        let same = line.offered_rps == offered_rps && line.in_use == in_use;
-        if !same {
-            (line.offered_rps, line.in_use) = (offered_rps, in_use);
+    /// The next report says what was counted, if anything was.
+    pub(super) fn due(&mut self, id: LineId) {
+        if self.lines[id as usize].waiting {
             self.mark(id);
         }
+    }
+
+    /// The rates of a key from now on, and whether it had traffic lately; the line is due.
+    pub(super) fn gauge(&mut self, id: LineId, rates: Stated, in_use: bool) {
+        let line = &mut self.lines[id as usize];
+        let same = self.gauges.now(line.gauge_at) == rates && line.in_use == in_use;
+        if !same {
+            self.gauges.set_now(&mut line.gauge_at, rates);
+            line.in_use = in_use;
+            self.mark(id);
+        }
+        self.due(id);
+    }
+
+    /// The rates that the last report stated which is acknowledged.
+    pub(super) fn acked_rates(&self, id: LineId) -> Stated {
+        self.gauges.acked(self.lines[id as usize].gauge_at)
     }
 
     /// Whether nothing is left to say of a key that anybody waits for.
@@ -213,7 +245,7 @@ impl Ledger {
     /// The key is gone. Its last counts are told and acknowledged before its id is used again.
     /// Whether that could be promised: false if too many such keys wait already.
     pub(super) fn close(&mut self, id: LineId, name: Option<KeyName>) -> bool {
-        self.gauge(id, 0.0, false);
+        self.gauge(id, Stated::default(), false);
         let line = &self.lines[id as usize];
         if line.id == NO_ID && line.acked_at == ALL_ACKED {
             self.vacate(id);
@@ -241,7 +273,7 @@ impl Ledger {
     pub(super) fn key_of(&self, id: KeyId) -> Option<KeyHandle> {
         let line = *self.ids.get(id as usize)?;
         match self.lines.get(line as usize)? {
-            Line { life: Life::Live(key), id: own, .. } if *own == id => Some(*key),
+            Line { life: Life::Live, id: own, key, .. } if *own == id => Some(*key),
             _ => None,
         }
     }
@@ -276,7 +308,7 @@ impl Ledger {
             (line.id, line.named) = (NO_ID, false);
             (line.sent_seq, line.opened_seq) = (0, 0);
             let told = line.acked_at == ALL_ACKED && !line.in_use;
-            let live = matches!(line.life, Life::Live(_));
+            let live = line.life == Life::Live;
             if !told {
                 self.mark(index(at));
             } else if !live {
@@ -291,9 +323,14 @@ impl Ledger {
         self.interval = interval.max(Duration::from_nanos(1));
     }
 
-    /// Whether something is not said yet.
+    /// Whether something is to be said of a key.
+    pub(super) fn has_key_news(&self) -> bool {
+        self.dirty > 0
+    }
+
+    /// Whether something is to be said at all.
     pub(super) fn has_news(&self) -> bool {
-        self.dirty > 0 || self.services.has_news()
+        self.has_key_news() || self.services.has_news()
     }
 
     /// Whether something was said and is not acknowledged.
@@ -317,7 +354,7 @@ impl Ledger {
         for &id in &pending {
             if self.lines[id as usize].sent_seq > self.acked_seq {
                 name_bytes += self.say(id, seq, &name_of, &mut report);
-                sent.lines.push((id, self.lines[id as usize].counts));
+                sent.lines.push(self.said(id));
             }
         }
         for at in 0..pending.len() {
@@ -334,7 +371,7 @@ impl Ledger {
                 continue;
             }
             name_bytes += self.say(id, seq, &name_of, &mut report);
-            sent.lines.push((id, self.lines[id as usize].counts));
+            sent.lines.push(self.said(id));
         }
         self.pending = pending;
         self.forget_settled();
@@ -362,8 +399,8 @@ impl Ledger {
         self.acked_seq = seq;
         while self.sent.front().is_some_and(|s| s.seq <= seq) {
             let Some(sent) = self.sent.pop_front() else { break };
-            for &(id, counts) in &sent.lines {
-                self.settle(id, sent.seq, counts);
+            for line in &sent.lines {
+                self.settle(sent.seq, line);
             }
             for (at, counts) in &sent.services {
                 self.services.settle(*at, counts);
@@ -373,14 +410,15 @@ impl Ledger {
         Acknowledged::Taken
     }
 
-    /// Report `seq`, which said `counts` of a line, is taken in.
-    fn settle(&mut self, id: LineId, seq: u32, counts: Counts) {
+    /// Report `seq`, which said this of a line, is taken in.
+    fn settle(&mut self, seq: u32, &SentLine { id, counts, rates }: &SentLine) {
         let acked_seq = self.acked_seq;
         let line = &mut self.lines[id as usize];
         if line.life == Life::Vacant || seq <= line.opened_seq {
             return;
         }
         line.named = true;
+        self.gauges.set_acked(&mut line.gauge_at, rates);
         if line.acked_at != ALL_ACKED {
             if line.counts == counts {
                 self.acked_free.push(line.acked_at);
@@ -393,7 +431,7 @@ impl Ledger {
             return;
         }
         match line.life {
-            Life::Live(_) | Life::Vacant => {}
+            Life::Live | Life::Vacant => {}
             Life::Leaving => {
                 line.life = Life::Retiring;
                 self.mark(id);
@@ -425,16 +463,17 @@ impl Ledger {
         }
         let line = &mut self.lines[id as usize];
         self.dirty -= usize::from(line.dirty);
-        (line.dirty, line.sent_seq) = (false, seq);
+        (line.dirty, line.waiting, line.sent_seq) = (false, false, seq);
         if line.life == Life::Retiring {
             report.retired_keys.push(line.id);
             return 0;
         }
+        let rates = self.gauges.now(line.gauge_at);
         report.entries.push(Entry {
             key: line.id,
             counts: line.counts,
-            offered_rps: line.offered_rps.into(),
-            usual_rps: 0.0,
+            offered_rps: rates.offered_rps.into(),
+            usual_rps: rates.usual_rps.into(),
             flight: Flight::default(),
             sessions: line.in_use.into(),
         });
@@ -442,12 +481,18 @@ impl Ledger {
             return 0;
         }
         let name = match line.life {
-            Life::Live(key) => name_of(key),
+            Life::Live => name_of(line.key),
             Life::Leaving | Life::Retiring | Life::Vacant => self.leaving.get(&id).cloned(),
         };
         let bytes = name.as_ref().map_or(0, name_bytes);
         report.new_keys.extend(name.map(|name| (line.id, name)));
         bytes
+    }
+
+    /// What the report under way said of a line.
+    fn said(&self, id: LineId) -> SentLine {
+        let line = &self.lines[id as usize];
+        SentLine { id, counts: line.counts, rates: self.gauges.now(line.gauge_at) }
     }
 
     fn new_id(&mut self, line: LineId) -> KeyId {
@@ -474,7 +519,8 @@ impl Ledger {
         let line = &mut self.lines[id as usize];
         self.dirty -= usize::from(line.dirty);
         let own = std::mem::replace(&mut line.id, NO_ID);
-        (line.life, line.dirty, line.sent_seq) = (Life::Vacant, false, 0);
+        (line.life, line.dirty, line.waiting, line.sent_seq) = (Life::Vacant, false, false, 0);
+        self.gauges.clear(&mut line.gauge_at);
         let acked_at = std::mem::replace(&mut line.acked_at, ALL_ACKED);
         if acked_at != ALL_ACKED {
             self.acked_free.push(acked_at);

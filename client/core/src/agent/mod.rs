@@ -6,21 +6,26 @@
 
 mod cap;
 mod control;
+mod guard;
+mod in_use;
 mod keys;
 mod ledger;
 mod meters;
+mod rates;
+mod softened;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_model::{
-    ConfigVersion, Configuration, Down, Hello, Name, PROTOCOL_VERSION, Role, ServiceBuckets, Term,
-    Time, Up, Update,
+    ConfigVersion, Configuration, Down, Hello, Law, Name, PROTOCOL_VERSION, Role, ServiceBuckets,
+    Term, Time, Up, Update,
 };
 
 use self::cap::BUDGET_HORIZON;
 use self::control::Moment;
+use self::in_use::Pace;
 use self::keys::{Keys, MAX_ADOPTED_PER_LOOK, MAX_NAP};
 use self::ledger::{Acknowledged, Ledger};
 pub use self::ledger::{
@@ -28,6 +33,7 @@ pub use self::ledger::{
     MAX_REPORT_NAME_BYTES, MAX_REPORTS_UNACKNOWLEDGED, MAX_SERVICES,
 };
 pub use self::meters::{AgentCounters, Counter};
+use self::rates::GONE_AFTER;
 use crate::{Keeper, Settings};
 
 /// After so long without a request the agent looks less often.
@@ -41,6 +47,11 @@ const MIN_LOOK: Duration = Duration::from_millis(1);
 /// [`MIN_REPEAT`], even if there is nothing new to say.
 const REPEAT_TICKS: u32 = 3;
 const MIN_REPEAT: Duration = Duration::from_secs(3);
+/// Under the law `grant`, keys far below their limit are reported so often, and services, unless a
+/// report goes anyhow.
+const SLOW_TICK: Duration = Duration::from_secs(1);
+/// Between two reports, however short `look` is set.
+const MIN_BETWEEN_REPORTS: Duration = Duration::from_millis(10);
 
 /// The stream to an aggregator, as far as the agent has to know.
 #[derive(Debug, Default)]
@@ -49,6 +60,8 @@ struct Stream {
     hello_due: bool,
     applied_due: Option<ConfigVersion>,
     report_due: bool,
+    /// Something of the last look is not to wait for the tick.
+    is_urgent: bool,
 }
 
 /// The agent of one client.
@@ -58,6 +71,7 @@ pub struct Agent {
     keys: Keys,
     ledger: Ledger,
     meters: Arc<AgentCounters>,
+    law: Law,
     /// What is in force, by name.
     services: Vec<Arc<ServiceBuckets>>,
     version: ConfigVersion,
@@ -73,6 +87,8 @@ pub struct Agent {
     last_report: Time,
     next_look: Time,
     next_tick: Time,
+    /// Ticks to the next slow one, this one included.
+    to_slow_tick: u32,
 }
 
 impl Agent {
@@ -80,12 +96,16 @@ impl Agent {
     /// a fleet do not all report at once.
     pub(crate) fn new(settings: Settings, keeper: Keeper, seed: u64, now: Time) -> Self {
         let first = settings.tick.mul_f64(share_of_one(seed));
+        let slow_ticks = f64::from(slow_ticks(&settings));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part")]
+        let to_slow_tick = (slow_ticks * share_of_one(!seed)) as u32;
         Self {
             keys: Keys::new(&settings, now),
             ledger: Ledger::new(settings.tick),
             settings,
             keeper,
             meters: Arc::new(AgentCounters::default()),
+            law: Law::default(),
             services: Vec::new(),
             version: 0,
             seen_version: 0,
@@ -99,6 +119,7 @@ impl Agent {
             last_report: now,
             next_look: now,
             next_tick: now + first,
+            to_slow_tick,
         }
     }
 
@@ -120,7 +141,7 @@ impl Agent {
         self.keys.start_stream();
         // What is known already goes out at once: it brings the directives back sooner.
         let report_due = self.ledger.has_news();
-        self.stream = Stream { open: true, hello_due: true, applied_due: None, report_due };
+        self.stream = Stream { open: true, hello_due: true, report_due, ..Stream::default() };
     }
 
     /// A message came down the open stream.
@@ -151,15 +172,20 @@ impl Agent {
         let moment = self.moment(now);
         let adopted = self.keeper.adopt(now, MAX_ADOPTED_PER_LOOK);
         self.keys.follow(&mut self.keeper, &mut self.ledger, &self.meters, &moment);
-        if self.keys.look(&mut self.keeper, &mut self.ledger, &moment) || adopted > 0 {
+        let looked = self.keys.look(&mut self.keeper, &mut self.ledger, &moment);
+        if looked.moved || adopted > 0 {
             self.last_moved = now;
         }
+        self.stream.is_urgent |= self.stream.open && looked.is_due;
         self.keeper.beat(now);
         if now.since(self.last_services) >= SERVICES_EVERY {
             self.count_services(now);
         }
         if now >= self.next_tick {
             self.tick(&moment);
+        }
+        if self.stream.is_urgent && now.since(self.last_report) >= MIN_BETWEEN_REPORTS {
+            self.make_report_due();
         }
         self.keys.evict(&mut self.keeper, &self.ledger, &self.meters, now);
         self.last_look = now;
@@ -228,27 +254,44 @@ impl Agent {
 
     fn tick(&mut self, moment: &Moment) {
         let now = moment.now;
+        let tick = self.settings.tick.max(Duration::from_millis(1));
+        let behind = now.since(self.next_tick).as_nanos() / tick.as_nanos();
+        let ticks = u32::try_from(behind).unwrap_or(u32::MAX).saturating_add(1);
+        self.next_tick = self.next_tick + tick * ticks;
+        let is_slow = self.to_slow_tick < ticks;
+        self.to_slow_tick = match is_slow {
+            true => slow_ticks(&self.settings) - 1,
+            false => self.to_slow_tick - ticks,
+        };
         let interval = now.since(self.last_tick);
         if !interval.is_zero() {
-            self.ledger.set_interval(interval);
             let (keeper, ledger) = (&mut self.keeper, &mut self.ledger);
-            self.keys.tick(keeper, ledger, &self.meters, moment, interval);
+            let pace = self.keys.tick(keeper, ledger, &self.meters, moment, is_slow);
+            self.ledger.set_interval(match (self.law, pace) {
+                (Law::Ratio, _) => interval,
+                (Law::Grant, Pace::EachTick) => tick,
+                (Law::Grant, Pace::SlowTicks) => tick * slow_ticks(&self.settings),
+                (Law::Grant, Pace::Quiet) => GONE_AFTER.max(tick),
+            });
             self.count_services(now);
             self.last_tick = now;
         }
-        let tick = self.settings.tick.max(Duration::from_millis(1));
-        while self.next_tick <= now {
-            let behind = now.since(self.next_tick).as_nanos() / tick.as_nanos();
-            self.next_tick = self.next_tick + tick * u32::try_from(behind + 1).unwrap_or(u32::MAX);
-        }
         let repeat = (tick * REPEAT_TICKS).max(MIN_REPEAT);
         let overdue = self.ledger.awaits() && now.since(self.last_report) >= repeat;
-        if self.stream.open && (self.ledger.has_news() || overdue) {
-            if self.stream.report_due {
-                self.meters.reports_superseded.hit();
-            }
-            self.stream.report_due = true;
+        let has_news = match self.law {
+            Law::Grant if !is_slow => self.ledger.has_key_news(),
+            Law::Grant | Law::Ratio => self.ledger.has_news(),
+        };
+        if self.stream.open && (has_news || overdue) {
+            self.make_report_due();
         }
+    }
+
+    fn make_report_due(&mut self) {
+        if self.stream.report_due {
+            self.meters.reports_superseded.hit();
+        }
+        (self.stream.report_due, self.stream.is_urgent) = (true, false);
     }
 
     fn count_services(&mut self, now: Time) {
@@ -273,6 +316,8 @@ impl Agent {
         // So that a service that was gone and is back is seen to have been gone.
         self.count_services(now);
         self.merge(new.services, &new.removed, new.full);
+        self.law = new.law;
+        self.keys.obey(new.law, &self.keeper, now);
         self.keeper.configure(now, &self.services);
         let moment = self.moment(now);
         self.keys.follow(&mut self.keeper, &mut self.ledger, &self.meters, &moment);
@@ -316,7 +361,8 @@ impl Agent {
                 continue;
             };
             let moment = self.moment(now);
-            if self.keys.direct(&mut self.keeper, key, directive, &moment) {
+            let (keeper, ledger) = (&mut self.keeper, &mut self.ledger);
+            if self.keys.direct(keeper, ledger, key, directive, &moment) {
                 self.meters.directives.hit();
             } else {
                 self.meters.directives_older_seq.hit();
@@ -336,6 +382,15 @@ impl Agent {
             self.keys.wake_odd(&mut self.keeper, &moment);
         }
     }
+}
+
+/// Of how many ticks one is slow.
+fn slow_ticks(settings: &Settings) -> u32 {
+    if !settings.switches.adaptive_period {
+        return 1;
+    }
+    let ticks = SLOW_TICK.as_nanos() / settings.tick.as_nanos().max(1_000_000);
+    u32::try_from(ticks).unwrap_or(u32::MAX).max(1)
 }
 
 /// A number from 0 up to (not including) 1 that follows from `seed`: splitmix64, one step.

@@ -115,7 +115,7 @@ impl World {
             (self.names, self.ledger.open(KeyHandle(at)))
         });
         self.ledger.count(line, &counts(n));
-        self.ledger.gauge(line, 1.0, self.names > 0);
+        self.ledger.gauge(line, Stated::new(1.0, 2.0), self.names > 0);
         *self.truth.entry(name(number)).or_default() += n;
         self.attempts += n;
         assert_eq!(self.ledger.count_services([service(self.attempts)].into_iter()), 0);
@@ -166,6 +166,8 @@ impl World {
         assert!(!self.ledger.has_news() && !self.ledger.awaits());
         assert!(self.report().is_none());
         assert_eq!(self.ledger.acked.len(), self.ledger.acked_free.len(), "all is acknowledged");
+        let stating = self.ledger.lines.iter().filter(|l| l.gauge_at != NO_RATES).count();
+        assert_eq!(self.ledger.gauges.in_use(), stating, "no gauge is lost");
     }
 }
 
@@ -294,7 +296,7 @@ fn what_is_said_and_acknowledged_is_not_said_again() {
 #[test]
 fn memory_of_what_was_sent_is_bounded_and_the_newest_stands_for_the_rest() {
     let mut world = World::new(1);
-    for _ in 0..100 {
+    for _ in 0..MAX_REPORTS_UNACKNOWLEDGED + 50 {
         world.count(0, 1);
         let report = world.report().expect("news");
         world.receiver.take(&report);
@@ -312,6 +314,7 @@ fn keys_that_leave_are_bounded_while_nobody_acknowledges() {
     for n in 0..index(MAX_LEAVING_KEYS + 5) {
         let line = ledger.open(KeyHandle(n));
         ledger.count(line, &counts(1));
+        ledger.due(line);
         assert_eq!(ledger.can_close(), (n as usize) < MAX_LEAVING_KEYS);
         assert_eq!(ledger.close(line, Some(name(n))), (n as usize) < MAX_LEAVING_KEYS);
     }
@@ -366,11 +369,13 @@ fn a_late_acknowledgement_of_a_forgotten_key_is_not_one_of_the_next_on_its_line(
     ledger.start_stream();
     let line = ledger.open(KeyHandle(0));
     ledger.count(line, &counts(9));
+    ledger.due(line);
     let sent = ledger.report(|_| Some(name(0))).expect("news");
     assert!(!ledger.close(line, None), "nothing to name it by");
     let next = ledger.open(KeyHandle(1));
     assert_eq!(next, line);
     ledger.count(next, &counts(2));
+    ledger.due(next);
     ledger.acknowledge(sent.seq);
     assert_eq!(acked_of(&ledger, &ledger.lines[0]), Counts::default());
     let report = ledger.report(|_| Some(name(1))).expect("news");
