@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_aggregator_core::{Aggregator, Config};
+use sluicegate_law::grant::Switches;
 use sluicegate_law::{Limits, Refusal, SessionId, View};
 use sluicegate_model::{Down, Hello, Name, Time, Up};
 use sluicegate_node::{Core, Identity, Node, Parent};
@@ -88,7 +89,8 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         zone: Some(zone.clone()),
         region: region.clone(),
     };
-    let config = Config { node, session, zone, region, tick, ttl, limits };
+    let switches = Switches::default();
+    let config = Config { node, session, zone, region, tick, ttl, switches, limits };
     let made = Node {
         identity,
         listen,

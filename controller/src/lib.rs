@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_controller_core::{Config, Controller};
+use sluicegate_law::grant::Switches;
 use sluicegate_law::{Limits, Refusal, SessionId, View};
 use sluicegate_model::{Down, Hello, Law, Name, Time, Up};
 use sluicegate_node::{Core, Identity, Node};
@@ -42,6 +43,8 @@ pub struct Settings {
     pub tick: Duration,
     /// How long directives live.
     pub ttl: Duration,
+    /// How long aggregators go on with what they were granted last.
+    pub grant_ttl: Duration,
     /// The law of the control plane.
     pub law: Law,
     /// The bounds of its core.
@@ -55,6 +58,8 @@ impl Settings {
     pub const TICK: Duration = Duration::from_secs(1);
     /// The life of a directive, unless set otherwise.
     pub const TTL: Duration = Duration::from_secs(10);
+    /// How long aggregators go on without word from here, unless set otherwise.
+    pub const GRANT_TTL: Duration = Duration::from_secs(60);
     /// How often the directory is looked at, unless set otherwise.
     pub const RESCAN: Duration = Duration::from_secs(3);
 
@@ -69,6 +74,7 @@ impl Settings {
             rescan: Self::RESCAN,
             tick: Self::TICK,
             ttl: Self::TTL,
+            grant_ttl: Self::GRANT_TTL,
             law: Law::Ratio,
             limits: Limits::for_controller(),
             bounds: Bounds { max_streams: 1000, max_connections: 1000, ..Bounds::default() },
@@ -105,8 +111,19 @@ pub struct Running {
 /// # Errors
 /// If it cannot listen, or there is no such directory.
 pub async fn start(settings: Settings) -> Result<Running, StartError> {
-    let Settings { node, region, listen, buckets_dir, rescan, tick, ttl, law, limits, bounds } =
-        settings;
+    let Settings {
+        node,
+        region,
+        listen,
+        buckets_dir,
+        rescan,
+        tick,
+        ttl,
+        grant_ttl,
+        law,
+        limits,
+        bounds,
+    } = settings;
     if !buckets_dir.is_dir() {
         return Err(StartError::NoDirectory { dir: buckets_dir });
     }
@@ -121,7 +138,17 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         zone: None,
         region: region.clone(),
     };
-    let config = Config { node, session: rand::random(), region, tick, ttl, law, limits };
+    let config = Config {
+        node,
+        session: rand::random(),
+        region,
+        tick,
+        ttl,
+        grant_ttl,
+        switches: Switches::default(),
+        law,
+        limits,
+    };
     let shown_to_metrics = shown.clone();
     let samples = move || directory::samples(&Arc::clone(&shown_to_metrics.borrow()), &readings);
     let made = Node {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use sluicegate_law::grant::Switches;
 use sluicegate_law::node::{Node, Settings, TERM_MAX, Tier};
-use sluicegate_law::{Limits, Refusal, SessionId, View};
+use sluicegate_law::{Limits, Plan, Refusal, SessionId, View};
 use sluicegate_model::{
     ConfigVersion, Configuration, Down, Hello, Name, PROTOCOL_VERSION, Report, Role, Term, Time,
     Up, Update,
@@ -26,6 +27,8 @@ pub struct Config {
     pub tick: Duration,
     /// How long directives of zone scope live.
     pub ttl: Duration,
+    /// Which parts of the law `grant` work.
+    pub switches: Switches,
     /// The bounds.
     pub limits: Limits,
 }
@@ -59,6 +62,8 @@ impl Aggregator {
             tier: Tier::Aggregator,
             tick: config.tick,
             ttl: config.ttl,
+            grant_ttl: config.ttl,
+            switches: config.switches,
             limits: config.limits.clone(),
             seed: config.session,
         };
@@ -89,6 +94,7 @@ impl Aggregator {
     pub fn handle_child(&mut self, now: Time, id: SessionId, up: Up) -> Result<(), Refusal> {
         let taken = self.node.handle(now, id, up);
         self.tell_seen();
+        self.act(now);
         taken
     }
 
@@ -127,6 +133,7 @@ impl Aggregator {
             Down::Configuration(configuration) => self.take_configuration(&configuration),
             Down::Update(update) => self.take_update(update),
         }
+        self.act(now);
     }
 
     /// The stream to the controller is gone. Directives run out by their ttl, counts wait.
@@ -140,21 +147,41 @@ impl Aggregator {
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         self.node.handle_timeout(now);
-        if !self.node.is_tick_due(now) {
-            return;
+        if self.node.is_tick_due(now) {
+            self.tick(now);
         }
+        self.act(now);
+    }
+
+    fn tick(&mut self, now: Time) {
         // Before the plan: its end takes keys that went quiet off the list of those in use.
         self.uplink.observe(&self.node);
-        if self.outbox.report.is_none() {
-            self.outbox.report = self.uplink.report(&mut self.node);
+        if self.outbox.report.is_none() && self.uplink.is_due(now, &self.node) {
+            self.outbox.report = self.uplink.report(now, &mut self.node);
         }
         let plan = self.node.plan(now);
-        let violations = self.node.publish(plan);
-        debug_assert!(violations.is_empty(), "the law made what it must not: {violations:?}");
+        self.publish(plan);
         let uplink = &mut self.uplink;
         for key in self.node.forget(|key| !uplink.is_settled(key)) {
             uplink.retire(key);
         }
+    }
+
+    /// What follows from what was just taken in: directives, and word to the controller.
+    fn act(&mut self, now: Time) {
+        let plan = self.node.plan_due(now);
+        if !plan.set.is_empty() {
+            self.publish(plan);
+        }
+        if self.outbox.report.is_none() {
+            let keys = self.node.take_up(now);
+            self.outbox.report = self.uplink.report_of(now, &mut self.node, &keys);
+        }
+    }
+
+    fn publish(&mut self, plan: Plan) {
+        let violations = self.node.publish(plan);
+        debug_assert!(violations.is_empty(), "the law made what it must not: {violations:?}");
     }
 
     /// When [`Aggregator::handle_timeout`] wants to be called next.

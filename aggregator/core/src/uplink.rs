@@ -5,11 +5,11 @@
 //! acknowledged. So when one is acknowledged nothing before it can be missing, and a lost report
 //! costs nothing but time.
 
-use sluicegate_model::Flight;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use sluicegate_law::node::{KeyState, Node, Totals};
-use sluicegate_model::{Counts, Entry, KeyId, KeyName, KeyValues, Name, Report};
+use sluicegate_model::{Counts, Entry, KeyId, KeyName, KeyValues, Law, Name, Report, Time};
 
 /// Reports that wait for their acknowledgement; beyond, the oldest is no longer waited for. What it
 /// held stands in the later ones as well.
@@ -21,11 +21,16 @@ const MAX_ENTRIES: usize = 50_000;
 /// The most bytes of names of one report, about.
 const MAX_NAME_BYTES: usize = 1 << 20;
 
+/// Under `grant`: all keys that changed are reported so often,
+const ALL_EVERY: Duration = Duration::from_secs(1);
+/// and something is, while any key is in use. A parent takes a longer silence for a loss.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+
 /// Stands for no id.
 const NO_ID: KeyId = KeyId::MAX;
 
 const ZERO: Counts = Counts { matched: 0, offered: 0, admitted: 0, would_drop: 0 };
-const NOTHING: KeyState = KeyState { counts: ZERO, offered_rps: 0.0, sessions: 0 };
+const NOTHING: KeyState = KeyState { counts: ZERO, offered_rps: 0.0, usual_rps: 0.0, sessions: 0 };
 
 /// One key on its way up.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +83,9 @@ pub(crate) struct Uplink {
     retiring: BTreeSet<KeyId>,
     services: BTreeMap<Name, ServiceLine>,
     in_flight: VecDeque<InFlight>,
+    /// When the last report went, and when the last of all keys did.
+    said: Time,
+    said_all: Time,
 }
 
 impl Uplink {
@@ -95,6 +103,8 @@ impl Uplink {
             retiring: BTreeSet::new(),
             services: BTreeMap::new(),
             in_flight: VecDeque::new(),
+            said: Time::ZERO,
+            said_all: Time::ZERO,
         }
     }
 
@@ -163,24 +173,63 @@ impl Uplink {
         }
     }
 
+    /// Whether all keys that changed are to be reported at this tick. Under `grant` those that matter
+    /// go when something happens to them.
+    pub(crate) fn is_due(&self, now: Time, node: &Node) -> bool {
+        node.law() == Law::Ratio || now.since(self.said_all) >= ALL_EVERY
+    }
+
     /// The report of a tick; `None` if there is nothing to say.
-    pub(crate) fn report(&mut self, node: &mut Node) -> Option<Report> {
+    pub(crate) fn report(&mut self, now: Time, node: &mut Node) -> Option<Report> {
         self.waiting = self.unsettled.len();
-        self.next_report(node)
+        (self.said, self.said_all) = (now, now);
+        self.next_report(node, &[])
+    }
+
+    /// A report of some keys, of what is not acknowledged, and, if there was none for long, of nothing:
+    /// silence would be taken for a loss.
+    pub(crate) fn report_of(&mut self, now: Time, node: &mut Node, keys: &[u32]) -> Option<Report> {
+        let overdue = node.law() == Law::Grant
+            && now.since(self.said) >= HEARTBEAT
+            && !node.keys_in_use().is_empty();
+        if !self.is_open || (keys.is_empty() && !overdue) {
+            return None;
+        }
+        self.said = now;
+        // Who has no room stands among those that are not settled, and goes with all of them.
+        let keys = &keys[..keys.len().min(self.max_entries)];
+        self.next_report(node, keys).or_else(|| overdue.then(|| self.empty_report(node)))
+    }
+
+    fn empty_report(&mut self, node: &Node) -> Report {
+        self.seq += 1;
+        self.in_flight.push_back(InFlight { seq: self.seq, ..InFlight::default() });
+        if self.in_flight.len() > MAX_IN_FLIGHT {
+            self.in_flight.pop_front();
+        }
+        Report { seq: self.seq, interval: node.tick(), ..Report::default() }
     }
 
     /// What had no room in the reports of this tick, if anything.
     pub(crate) fn report_rest(&mut self, node: &mut Node) -> Option<Report> {
-        if self.waiting == 0 { None } else { self.next_report(node) }
+        if self.waiting == 0 { None } else { self.next_report(node, &[]) }
     }
 
-    fn next_report(&mut self, node: &mut Node) -> Option<Report> {
+    /// `first`, and then those that wait, as far as there is room.
+    fn next_report(&mut self, node: &mut Node, first: &[u32]) -> Option<Report> {
         if !self.is_open {
             return None;
         }
         let mut report = Report { interval: node.tick(), ..Report::default() };
         let mut sent = InFlight::default();
         let mut name_bytes = 0;
+        for key in first {
+            self.unsettle(*key);
+            if let Some((entry, state)) = self.entry(*key, node, &mut report.new_keys) {
+                report.entries.push(entry);
+                sent.keys.push((*key, state));
+            }
+        }
         while self.waiting > 0 {
             if report.entries.len() >= self.max_entries || name_bytes >= MAX_NAME_BYTES {
                 node.counters_mut().report_entries_deferred += self.waiting as u64;
@@ -284,18 +333,9 @@ impl Uplink {
             new_keys.push((line.id, node.key_name(key)?));
         }
         let counts = state.counts.since(&line.base);
-        let KeyState { offered_rps, sessions, .. } = state;
-        Some((
-            Entry {
-                key: line.id,
-                counts,
-                offered_rps,
-                usual_rps: 0.0,
-                flight: Flight::default(),
-                sessions,
-            },
-            state,
-        ))
+        let KeyState { offered_rps, usual_rps, sessions, .. } = state;
+        let flight = node.flight(key);
+        Some((Entry { key: line.id, counts, offered_rps, usual_rps, sessions, flight }, state))
     }
 
     fn add_services(&mut self, node: &Node, report: &mut Report, sent: &mut InFlight) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluicegate_controller::{Bounds, NodeCollector, Published, Running, Settings, Status};
-use sluicegate_files::node::{ControllerSettings, Law};
+use sluicegate_files::node::ControllerSettings;
 use sluicegate_law::Limits;
 use tokio::sync::watch;
 

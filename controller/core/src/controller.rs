@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_law::grant::Switches;
 use sluicegate_law::node::{Node, Settings, Tier};
-use sluicegate_law::{Limits, Refusal, SessionId, View};
+use sluicegate_law::{Limits, Plan, Refusal, SessionId, View};
 use sluicegate_model::{
     ConfigVersion, Configuration, Down, Hello, Law, Name, ServiceBuckets, Term, Time, Up,
 };
@@ -23,6 +24,10 @@ pub struct Config {
     pub tick: Duration,
     /// How long directives live.
     pub ttl: Duration,
+    /// How long aggregators go on with what they were granted last.
+    pub grant_ttl: Duration,
+    /// Which parts of the law `grant` work.
+    pub switches: Switches,
     /// The law of the control plane.
     pub law: Law,
     /// The bounds.
@@ -50,6 +55,8 @@ impl Controller {
             tier: Tier::Controller,
             tick: config.tick,
             ttl: config.ttl,
+            grant_ttl: config.grant_ttl,
+            switches: config.switches,
             limits: config.limits.clone(),
             seed: config.session,
         };
@@ -133,6 +140,7 @@ impl Controller {
         if let Some(seen) = seen {
             self.go_beyond(seen);
         }
+        self.act(now);
         Ok(())
     }
 
@@ -144,13 +152,25 @@ impl Controller {
     /// Does what is due at `now`. On a tick: plans, checks the plan, publishes it.
     pub fn handle_timeout(&mut self, now: Time) {
         self.node.handle_timeout(now);
-        if !self.node.is_tick_due(now) {
-            return;
+        if self.node.is_tick_due(now) {
+            let plan = self.node.plan(now);
+            self.publish(plan);
+            self.node.forget(|_| false);
         }
-        let plan = self.node.plan(now);
+        self.act(now);
+    }
+
+    /// What follows from what was just taken in.
+    fn act(&mut self, now: Time) {
+        let plan = self.node.plan_due(now);
+        if !plan.set.is_empty() {
+            self.publish(plan);
+        }
+    }
+
+    fn publish(&mut self, plan: Plan) {
         let violations = self.node.publish(plan);
         debug_assert!(violations.is_empty(), "the law made what it must not: {violations:?}");
-        self.node.forget(|_| false);
     }
 
     /// When [`Controller::handle_timeout`] wants to be called next.
@@ -203,6 +223,8 @@ mod tests {
             region: name("r"),
             tick: Duration::from_secs(1),
             ttl: Duration::from_secs(10),
+            grant_ttl: Duration::from_secs(60),
+            switches: Switches::default(),
             law: Law::Grant,
             limits: Limits::for_controller(),
         };

@@ -8,6 +8,7 @@
 #![warn(clippy::wildcard_enum_match_arm, clippy::iter_over_hash_type)]
 
 mod counters;
+pub mod grant;
 mod limits;
 pub mod node;
 mod plan;

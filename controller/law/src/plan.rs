@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluicegate_model::{AdmitRatio, Directive, Invariant, Limit, Mode, Term};
+use sluicegate_model::{AdmitRatio, Directive, Invariant, KeyId, Limit, Mode, Term};
 
 /// What a root means to say this tick.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,9 +11,11 @@ pub struct Plan {
     pub term: Term,
     /// Sequence numbers up to and including this were used before.
     pub seq_before: u64,
-    /// The longest that a directive may live.
+    /// The longest that a directive to clients may live.
     pub max_ttl: Duration,
-    /// What to say, at most one directive a key, with rising sequence numbers.
+    /// The longest that a directive to a child that passes it on may live.
+    pub max_grant_ttl: Duration,
+    /// What to say, at most one directive a key and child, with rising sequence numbers.
     pub set: Vec<Planned>,
 }
 
@@ -22,6 +24,8 @@ pub struct Plan {
 pub struct Planned {
     /// The node's own number of the key.
     pub key: u32,
+    /// The child that it is for, by its stream and its own number of the key; `None` for all alike.
+    pub child: Option<(u32, KeyId)>,
     /// The limit it enforces.
     pub limit: Limit,
     /// The mode of its bucket.
@@ -43,6 +47,13 @@ pub struct Violation {
 }
 
 impl Plan {
+    /// Adds a directive, under the next sequence number.
+    pub(crate) fn push(&mut self, planned: Planned) {
+        let last = self.set.last().map_or(self.seq_before, |p| p.directive.seq);
+        let directive = Directive { seq: last + 1, ..planned.directive };
+        self.set.push(Planned { directive, ..planned });
+    }
+
     /// Every promise that this plan would break, at most one a directive. Empty is good.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
@@ -52,7 +63,7 @@ impl Plan {
         for (place, planned) in self.set.iter().enumerate() {
             let broken = if planned.directive.seq <= last_seq {
                 Some((Invariant::I5, "has a sequence number that was used before"))
-            } else if repeated.binary_search(&planned.key).is_ok() {
+            } else if repeated.binary_search(&(planned.key, planned.child)).is_ok() {
                 Some((Invariant::I2, "is not the only one of its key"))
             } else {
                 self.check_one(planned)
@@ -65,11 +76,10 @@ impl Plan {
         found
     }
 
-    fn repeated_keys(&self) -> Vec<u32> {
-        let mut keys: Vec<u32> = self.set.iter().map(|p| p.key).collect();
+    fn repeated_keys(&self) -> Vec<(u32, Option<(u32, KeyId)>)> {
+        let mut keys: Vec<_> = self.set.iter().map(|p| (p.key, p.child)).collect();
         keys.sort_unstable();
-        let mut repeated: Vec<u32> =
-            keys.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect();
+        let mut repeated: Vec<_> = keys.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect();
         repeated.dedup();
         repeated
     }
@@ -79,7 +89,8 @@ impl Plan {
         if d.term != self.term {
             return Some((Invariant::I5, "is not of the plan's term"));
         }
-        if d.ttl.is_zero() || d.ttl > self.max_ttl {
+        let max_ttl = if planned.child.is_some() { self.max_grant_ttl } else { self.max_ttl };
+        if d.ttl.is_zero() || d.ttl > max_ttl {
             return Some((Invariant::I2, "lives for no time or for too long"));
         }
         if d.limit_rps.is_nan()
@@ -88,6 +99,9 @@ impl Plan {
             || !d.sigma.is_finite()
         {
             return Some((Invariant::I2, "has a limit or guard that is not a number"));
+        }
+        if d.grant.is_some_and(|g| !g.rps.is_finite() || g.base_rps > g.rps || g.base_rps < 0.0) {
+            return Some((Invariant::I2, "grants what is not a number, or less than its base"));
         }
         match planned.limit {
             Limit::Unlimited if d.admit != AdmitRatio::ALL => {
@@ -113,6 +127,7 @@ mod tests {
     fn planned(key: u32, seq: u64) -> Planned {
         Planned {
             key,
+            child: None,
             limit: Limit::Tokens(TokenRate::per_second(10, None).expect("fine")),
             mode: Mode::Deny,
             directive: Directive {
@@ -130,7 +145,8 @@ mod tests {
     }
 
     fn plan(set: Vec<Planned>) -> Plan {
-        Plan { term: 3, seq_before: 5, max_ttl: Duration::from_secs(10), set }
+        let max_ttl = Duration::from_secs(10);
+        Plan { term: 3, seq_before: 5, max_ttl, max_grant_ttl: max_ttl * 6, set }
     }
 
     fn broken(change: impl FnOnce(&mut Planned)) -> Option<Invariant> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sluicegate_aggregator_core::Aggregator;
 use sluicegate_client_core::{Agent, BucketRef, Decision, Limiter, Prepared};
 use sluicegate_controller_core::Controller;
+use sluicegate_law::grant::Switches;
 use sluicegate_model::{Law, Name, Time};
 
 use super::{ClientClock, Message};
@@ -139,6 +140,7 @@ impl<'s> Parts<'s> {
             region: name("region", topology.region_of(zone)),
             tick: Duration::from_millis(self.setup.scenario.tick_ms),
             ttl: Duration::from_secs_f64(self.setup.scenario.ttl_s),
+            switches: Switches::default(),
             limits: sluicegate_law::Limits::for_aggregator(),
         };
         Aggregator::new(config, now)
@@ -156,12 +158,17 @@ impl<'s> Parts<'s> {
             region: name("region", region),
             tick: Duration::from_millis(self.setup.scenario.tick_ms),
             ttl: Duration::from_secs_f64(self.setup.scenario.ttl_s),
+            grant_ttl: GRANT_TTL,
+            switches: Switches::default(),
             law: self.law,
             limits: sluicegate_law::Limits::for_controller(),
         };
         Controller::new(config, now)
     }
 }
+
+/// As long as in the product, unless set otherwise.
+const GRANT_TTL: Duration = Duration::from_secs(60);
 
 /// Of a simulated client. A product's client has more, for hosts with many threads and keys.
 const MAX_IDENTITIES: usize = 64;

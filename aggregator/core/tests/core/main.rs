@@ -35,6 +35,7 @@ fn aggregator(limits: Limits) -> Aggregator {
         region: name("r"),
         tick: Duration::from_secs(1),
         ttl: Duration::from_secs(10),
+        switches: sluicegate_law::grant::Switches::default(),
         limits,
     };
     Aggregator::new(config, Time::ZERO)

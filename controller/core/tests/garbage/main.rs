@@ -117,6 +117,8 @@ proptest! {
             tick: Duration::from_secs(1),
             law: Law::Ratio,
             ttl: TTL,
+            grant_ttl: TTL * 6,
+            switches: sluicegate_law::grant::Switches::default(),
             limits: Limits { max_sessions: 2, ..Limits::for_controller() },
         };
         let mut c = Controller::new(config, Time::ZERO);

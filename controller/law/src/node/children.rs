@@ -4,18 +4,24 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use sluicegate_model::{ConfigVersion, Counts, Hello, KeyId, Name, Role, Term, Time};
+use sluicegate_model::{ConfigVersion, Counts, Flight, Hello, KeyId, Name, Role, Term, Time};
 
 use super::catalog::{Totals, place_in, reserve_an_eighth};
-use super::keys::NONE;
+use super::keys::{Cached, Hot, NONE, micros};
 use crate::SessionId;
+use crate::grant::GrantRule;
 
 /// What is remembered of one key on one stream. There are as many as sessions times keys, so its
-/// size counts: 48 bytes, and beside it 4 in `index` and 8 in the key's list of users.
+/// size counts: 52 bytes, and beside it 4 in `index` and 8 in the key's list of users.
 #[derive(Debug, Clone, Copy)]
+#[repr(Rust, packed(4))]
 pub(super) struct Held {
     pub(super) key: u32,
     pub(super) rate_rps: f32,
+    /// The high half of a float: three digits are enough for what is usual.
+    usual: u16,
+    /// When its last entry came, in units of [`UNIT_MS`], as far as that fits.
+    since: u16,
     pub(super) sessions: u32,
     /// Place in the key's list of users.
     pub(super) place: u32,
@@ -23,9 +29,92 @@ pub(super) struct Held {
     pub(super) seen: Counts,
 }
 
-const _: () = assert!(size_of::<Held>() == 48);
+const _: () = assert!(size_of::<Held>() == 52);
+
+/// What is remembered besides of one key on the stream of a child that passes directives on.
+#[derive(Debug, Clone)]
+pub(super) struct Passing {
+    /// Admitted and in no count when it last reported.
+    pub(super) flight: Flight,
+    /// Its part of the limit without burst that is being spent, as it was told last.
+    pub(super) base_rps: f64,
+    pub(super) rule: GrantRule,
+    /// What it was told last.
+    pub(super) cached: Option<Cached>,
+}
+
+impl Passing {
+    fn new(now: Time) -> Self {
+        let rule = GrantRule::new(now);
+        Self { flight: Flight::default(), base_rps: 0.0, rule, cached: None }
+    }
+}
+
+/// A rate that is not renewed for so long is taken out before.
+const _: () = assert!(UNIT_MS << 16 > 6 * 60_000);
+/// The unit in which the time of an entry is kept.
+const UNIT_MS: u64 = 8;
+
+/// The time in units, rounded.
+fn units(now: Time) -> u64 {
+    (now.as_millis() + UNIT_MS / 2) / UNIT_MS
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low part is meant")]
+fn low(units: u64) -> u16 {
+    units as u16
+}
+
+/// The half of a float that holds its sign, exponent and first digits, rounded.
+fn high_half(number: f32) -> u16 {
+    (number.to_bits().saturating_add(0x8000) >> 16) as u16
+}
+
+/// What a child says of a key that is no count.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Gauge {
+    pub(super) rate_rps: f32,
+    pub(super) usual_rps: f32,
+    pub(super) sessions: u32,
+}
 
 impl Held {
+    pub(super) fn gauge(&self) -> Gauge {
+        let (rate_rps, usual_rps, sessions) = (self.rate_rps, self.usual_rps(), self.sessions);
+        Gauge { rate_rps, usual_rps, sessions }
+    }
+
+    pub(super) fn usual_rps(&self) -> f32 {
+        f32::from_bits(u32::from(self.usual) << 16)
+    }
+
+    /// How long ago its last entry came. Good for minutes, longer than a rate
+    /// stands unrenewed.
+    pub(super) fn age(&self, now: Time) -> Duration {
+        Duration::from_millis(UNIT_MS * u64::from(low(units(now)).wrapping_sub(self.since)))
+    }
+
+    /// Lets `gauge` stand from `now` on, in the sums of its key as well.
+    pub(super) fn set_gauge(&mut self, hot: &mut Hot, gauge: Gauge, now: Time) {
+        let now_units = units(now);
+        let now_ms = now_units * UNIT_MS;
+        let since =
+            now_ms.wrapping_sub(UNIT_MS * u64::from(low(now_units).wrapping_sub(self.since)));
+        let (before, after) = (micros(self.rate_rps), micros(gauge.rate_rps));
+        hot.offered_micros += after;
+        hot.offered_micros -= before;
+        let stamps = hot.stamps.wrapping_add(after.wrapping_mul(now_ms));
+        hot.stamps = stamps.wrapping_sub(before.wrapping_mul(since));
+        let usual_before = micros(self.usual_rps());
+        self.usual = high_half(gauge.usual_rps);
+        hot.usual_micros += micros(self.usual_rps());
+        hot.usual_micros -= usual_before;
+        hot.sessions += gauge.sessions;
+        hot.sessions -= self.sessions;
+        (self.rate_rps, self.sessions) = (gauge.rate_rps, gauge.sessions);
+        self.since = low(now_units);
+    }
+
     /// Whether the child has traffic of the key.
     pub(super) fn is_in_use(&self) -> bool {
         self.rate_rps > 0.0 || self.sessions > 0
@@ -61,11 +150,15 @@ pub(super) struct Session {
     wanted: BTreeSet<Name>,
     index: Vec<u32>,
     held: Vec<Held>,
+    /// Of a child that passes directives on: beside `held`.
+    passing: Vec<Passing>,
     free: Vec<u32>,
     pub(super) services: BTreeMap<Name, Totals>,
     pub(super) seq: u64,
     pub(super) interval: Duration,
     pub(super) heard: Time,
+    /// Heard of without a pause since then.
+    pub(super) lively: Time,
     pub(super) sent: Time,
     pub(super) silence: Silence,
     /// Keys with traffic on this stream.
@@ -97,11 +190,13 @@ impl Session {
             wanted: hello.services.into_iter().collect(),
             index: Vec::new(),
             held: Vec::new(),
+            passing: Vec::new(),
             free: Vec::new(),
             services: BTreeMap::new(),
             seq: 0,
             interval,
             heard: now,
+            lively: now,
             sent: now,
             silence: Silence::No,
             in_use: 0,
@@ -141,14 +236,32 @@ impl Session {
         self.held.get_mut(at as usize)
     }
 
+    pub(super) fn passing(&self, id: KeyId) -> Option<&Passing> {
+        let at = *self.index.get(id as usize)?;
+        self.passing.get(at as usize)
+    }
+
+    pub(super) fn passing_mut(&mut self, id: KeyId) -> Option<&mut Passing> {
+        let at = *self.index.get(id as usize)?;
+        self.passing.get_mut(at as usize)
+    }
+
     /// Every id that is named, with what is held of it.
     pub(super) fn iter(&self) -> impl Iterator<Item = (KeyId, &Held)> {
         (0_u32..).zip(&self.index).filter_map(|(id, at)| Some((id, self.held.get(*at as usize)?)))
     }
 
     /// Lets `id`, which names nothing now, stand for a key.
-    pub(super) fn name(&mut self, id: KeyId, key: u32) {
-        let held = Held { key, rate_rps: 0.0, sessions: 0, place: NONE, seen: Counts::default() };
+    pub(super) fn name(&mut self, id: KeyId, key: u32, now: Time) {
+        let held = Held {
+            key,
+            rate_rps: 0.0,
+            usual: 0,
+            since: 0,
+            sessions: 0,
+            place: NONE,
+            seen: Counts::default(),
+        };
         let at = match self.free.pop() {
             Some(at) => {
                 self.held[at as usize] = held;
@@ -160,6 +273,10 @@ impl Session {
                 u32::try_from(self.held.len() - 1).expect("at most max_keys_per_session")
             }
         };
+        if self.role == Role::Aggregator {
+            self.passing.resize(self.held.len(), Passing::new(now));
+            self.passing[at as usize] = Passing::new(now);
+        }
         if self.index.len() <= id as usize {
             let more = id as usize + 1 - self.index.len();
             if self.index.capacity() <= id as usize {

@@ -72,6 +72,10 @@ impl Node {
             }
         }
         self.settle_rules(&changed);
+        if law_changed {
+            let keys: Vec<u32> = self.keys.iter().map(|(key, _)| key).collect();
+            keys.into_iter().for_each(|key| self.settle_granting(key));
+        }
         let same = changed.is_empty() && before == (self.term, self.version) && !law_changed;
         if self.configured && same {
             return;

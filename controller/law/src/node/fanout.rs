@@ -1,9 +1,10 @@
 //! Directives and acknowledgements on their way down, only to children that use the key.
 
-use sluicegate_model::{Directive, Down, KeyId, Time, Update};
+use sluicegate_model::{Directive, Down, KeyId, Law, Time, Update};
 
 use super::Node;
 use super::children::{ConfigurationDue, Session};
+use super::granting::{Told, What};
 use super::keys::{Cached, Control};
 use crate::SessionId;
 
@@ -34,6 +35,11 @@ impl Node {
             return false;
         }
         let above = (stream, directive.seq);
+        if self.law == Law::Grant && cold.granting.is_some() {
+            return self.take_told(stream, key, directive);
+        }
+        // A client is told no grant; the ratio that goes with it is the one to obey.
+        let directive = Directive { grant: None, ..directive };
         let older = cold.cached.as_ref().is_some_and(|c| {
             directive.term < c.directive.term
                 || (directive.term == c.directive.term && c.above.0 == stream && c.above >= above)
@@ -48,6 +54,46 @@ impl Node {
         self.seq = seq;
         self.fan_out(key, false);
         true
+    }
+
+    /// Takes what a root above says of a key whose clients this node tells by itself.
+    fn take_told(&mut self, stream: u64, key: u32, directive: Directive) -> bool {
+        let now = self.now;
+        let Some((_, granting)) = self.keys.granting_of(key) else { return false };
+        let above = (stream, directive.seq);
+        let older = granting.told.is_some_and(|t| {
+            directive.term < t.term
+                || (directive.term == t.term && t.above.0 == stream && t.above >= above)
+        });
+        if older || directive.ttl.is_zero() || granting.pool.is_some() {
+            self.counters.stale_directives += 1;
+            return false;
+        }
+        let what = match directive.grant {
+            Some(grant) => What::Grant(grant),
+            None => What::Share(f64::from(directive.sigma).max(directive.admit.share())),
+        };
+        granting.told = Some(Told {
+            what,
+            at: now,
+            until: now + directive.ttl.min(super::Settings::TTL_MAX),
+            limit_rps: directive.limit_rps,
+            sessions: directive.sessions,
+            term: directive.term,
+            above,
+        });
+        granting.looked_micros = u64::MAX;
+        self.touch(key);
+        true
+    }
+
+    /// Sends a directive to one child.
+    pub(super) fn send_to(&mut self, slot: u32, id: KeyId, cached: Cached) {
+        let Some(session) = self.children.get_mut(slot) else { return };
+        let Some(passing) = session.passing_mut(id) else { return };
+        passing.cached = Some(cached);
+        push_pending(session, id);
+        self.children.make_ready(slot);
     }
 
     /// Marks a key's directive to be sent to the children that use it, or to all that named it.
@@ -102,10 +148,13 @@ impl Node {
         let (term, _) = self.seen();
         let in_force = |id: KeyId| {
             let cold = self.keys.get(session.held(id)?.key)?;
-            let directive = remaining(cold.cached.as_ref()?, self.now)?;
+            let own = session.passing(id).and_then(|p| p.cached.as_ref());
+            let directive = remaining(own.or(cold.cached.as_deref())?, self.now)?;
+            let is_own = cold.control == Control::Root || cold.granting.is_some();
             match cold.control {
-                // The root here stands by what it said under the term that holds now.
-                Control::Root => Some((id, Directive { term, ..directive })),
+                // What was worked out here stands under the term that holds now.
+                _ if is_own => Some((id, Directive { term, ..directive })),
+                Control::Root => None,
                 Control::Elsewhere | Control::Nobody => {
                     (directive.term >= term).then_some((id, directive))
                 }

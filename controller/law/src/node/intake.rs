@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use sluicegate_model::{Counts, Entry, Invariant, Report, ServiceCounts};
+use sluicegate_model::{Counts, Entry, Flight, Invariant, Law, Report, ServiceCounts, Time};
 
 use super::catalog::Totals;
-use super::children::{Held, Silence};
-use super::keys::{Hot, micros};
-use super::{Node, Settings};
+use super::children::{Gauge, Held, Silence};
+use super::keys::Hot;
+use super::{Node, Settings, Tier};
 use crate::{Counters, Limits, Refusal};
 
 /// How long an acknowledgement may wait for directives to go with.
 const ACK_WITHIN: Duration = Duration::from_millis(20);
+/// To a client under `grant`, which hears from here at least each second.
+const ACK_TO_CLIENT_WITHIN: Duration = Duration::from_millis(950);
 
 /// What an entry did to its key.
 enum Taken {
@@ -26,7 +28,7 @@ impl Node {
         let Some(session) = self.children.get_mut(slot) else { return Ok(()) };
         if report.seq <= session.seq {
             self.counters.reports_repeated += 1;
-            self.children.owe_ack(slot, self.now + ACK_WITHIN);
+            self.owe_ack(slot);
             return Ok(());
         }
         if report.interval.is_zero() {
@@ -49,8 +51,14 @@ impl Node {
             let known = self.unname_key(slot, *id);
             self.counters.retired_unknown += u64::from(!known);
         }
-        self.children.owe_ack(slot, self.now + ACK_WITHIN);
+        self.owe_ack(slot);
         Ok(())
+    }
+
+    fn owe_ack(&mut self, slot: u32) {
+        let is_patient = self.tier == Tier::Aggregator && self.law == Law::Grant;
+        let within = if is_patient { ACK_TO_CLIENT_WITHIN } else { ACK_WITHIN };
+        self.children.owe_ack(slot, self.now + within);
     }
 
     fn check_size(&self, report: &Report) -> Result<(), Refusal> {
@@ -76,9 +84,23 @@ impl Node {
                 continue;
             };
             let hot = self.keys.hot_mut(held.key);
-            let taken = take_entry(held, hot, entry, &self.limits, &mut self.counters);
+            let charged = hot.counts.charged();
+            let taken = take_entry(held, hot, entry, self.now, &self.limits, &mut self.counters);
             let Taken::Counted { key, turned: turn } = taken else { continue };
             self.keys.activate(key);
+            if let Some(passing) = session.passing_mut(entry.key) {
+                passing.flight = flight(entry, &self.limits);
+            }
+            if let Some((hot, granting)) = self.keys.granting_of(key) {
+                if !granting.silent.is_empty() {
+                    let flown = flight(entry, &self.limits).requests;
+                    let admitted = hot.counts.charged().saturating_sub(charged);
+                    granting.end_silence(&session.zone, self.now, requests(admitted) + flown);
+                }
+                if self.switches.events {
+                    self.due.touch(key, hot, granting, self.now);
+                }
+            }
             if let Some(in_use) = turn {
                 turned.push((entry.key, in_use));
             }
@@ -118,6 +140,7 @@ fn take_entry(
     held: &mut Held,
     hot: &mut Hot,
     entry: &Entry,
+    now: Time,
     limits: &Limits,
     counters: &mut Counters,
 ) -> Taken {
@@ -126,25 +149,19 @@ fn take_entry(
         counters.broke(Invariant::I3);
         return Taken::Absorbed;
     }
-    if !entry.counts.covers(&held.seen) {
+    let seen = held.seen;
+    if !entry.counts.covers(&seen) {
         counters.entries_went_back += 1;
         return Taken::Absorbed;
     }
-    let delta = entry.counts.since(&held.seen);
+    let delta = entry.counts.since(&seen);
     held.seen = entry.counts;
     hot.counts.add(&delta);
     debug_assert!(hot.counts.is_consistent(), "{} is broken by sums: {hot:?}", Invariant::I3);
 
     let was_in_use = held.is_in_use();
-    let gauge = gauge(entry, limits, counters);
-    if let Some((rate_rps, sessions)) = gauge {
-        hot.offered_micros += micros(rate_rps);
-        hot.offered_micros -= micros(held.rate_rps);
-        hot.sessions += sessions;
-        hot.sessions -= held.sessions;
-        held.rate_rps = rate_rps;
-        held.sessions = sessions;
-    }
+    let gauge = gauge(entry, limits, counters).unwrap_or(held.gauge());
+    held.set_gauge(hot, gauge, now);
     let is_in_use = held.is_in_use();
     if delta == Counts::default() && !was_in_use && !is_in_use {
         return Taken::Absorbed;
@@ -153,9 +170,10 @@ fn take_entry(
     Taken::Counted { key: held.key, turned }
 }
 
-/// The rate and the sessions that an entry may claim; `None` if its rate is none.
-fn gauge(entry: &Entry, limits: &Limits, counters: &mut Counters) -> Option<(f32, u32)> {
-    if entry.offered_rps.is_nan() || entry.offered_rps < 0.0 {
+/// The rates and the sessions that an entry may claim; `None` if a rate is none.
+fn gauge(entry: &Entry, limits: &Limits, counters: &mut Counters) -> Option<Gauge> {
+    let is_rate = |rps: f64| !rps.is_nan() && rps >= 0.0;
+    if !is_rate(entry.offered_rps) || !is_rate(entry.usual_rps) {
         counters.entries_bad_rate += 1;
         return None;
     }
@@ -164,6 +182,18 @@ fn gauge(entry: &Entry, limits: &Limits, counters: &mut Counters) -> Option<(f32
     if rate < entry.offered_rps || sessions < entry.sessions {
         counters.entries_clamped += 1;
     }
+    let usual = entry.usual_rps.min(limits.max_session_rps);
     #[expect(clippy::cast_possible_truncation, reason = "seven digits are enough for a rate")]
-    Some((rate as f32, sessions))
+    Some(Gauge { rate_rps: rate as f32, usual_rps: usual as f32, sessions })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "what one report adds")]
+fn requests(count: u64) -> f64 {
+    count as f64
+}
+
+/// What an entry may claim to be on its way.
+fn flight(entry: &Entry, limits: &Limits) -> Flight {
+    let bounded = |n: f64| if n.is_nan() { 0.0 } else { n.clamp(0.0, limits.max_session_rps) };
+    Flight { requests: bounded(entry.flight.requests), rps: bounded(entry.flight.rps) }
 }

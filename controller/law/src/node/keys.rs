@@ -11,7 +11,11 @@ use sluicegate_model::{Counts, Directive, KeyValues, Limit, Time};
 
 use super::KeyState;
 use super::catalog::{place_in, reserve_an_eighth};
+use super::granting::Granting;
 use crate::ratio::Credit;
+
+/// The oldest that a request in no count may be; its client is silent by then.
+const FLIGHT_MOST_S: f64 = 2.0;
 
 /// Stands for no key, no place.
 pub(super) const NONE: u32 = u32::MAX;
@@ -23,9 +27,34 @@ pub(super) struct Hot {
     /// Sum of the children's rates in millionths of a request a second: whole numbers, so that
     /// what was added comes off again exactly.
     pub(super) offered_micros: u64,
+    /// The sum of usual rates, likewise.
+    pub(super) usual_micros: u64,
+    /// The sum of each child's rate times the millisecond of its last entry; wraps around.
+    pub(super) stamps: u64,
     pub(super) sessions: u32,
     /// Place in the list of active keys.
     active: u32,
+}
+
+impl Hot {
+    /// Whether a tick looks at it.
+    pub(super) fn is_active(&self) -> bool {
+        self.active != NONE
+    }
+
+    /// Offered and in no count yet, in requests, and the mean age of that.
+    pub(super) fn in_flight(&self, now: Time) -> (f64, Duration) {
+        let due = self.offered_micros.wrapping_mul(now.as_millis()).wrapping_sub(self.stamps);
+        // Millionths of a request a second, times milliseconds.
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let requests = due.cast_signed().max(0) as f64 / 1e9;
+        let rate = rps(self.offered_micros);
+        if rate <= 0.0 {
+            return (0.0, Duration::ZERO);
+        }
+        let age = Duration::from_secs_f64((requests / rate).clamp(0.0, FLIGHT_MOST_S));
+        (rate * age.as_secs_f64(), age)
+    }
 }
 
 /// Who works out the directives of a key.
@@ -75,6 +104,8 @@ pub(super) struct Cold {
     pub(super) users: Vec<User>,
     pub(super) in_use: u32,
     pub(super) cached: Option<Box<Cached>>,
+    /// What the law `grant` keeps of it; `None` under another law, and where nothing is limited.
+    pub(super) granting: Option<Box<Granting>>,
     /// Stands in the list of orphans.
     orphaned: bool,
 }
@@ -128,6 +159,26 @@ impl Keys {
         Some((&self.hot[key as usize], cold))
     }
 
+    /// What the law `grant` keeps of a key, if anything.
+    pub(super) fn granting(&self, key: u32) -> Option<&Granting> {
+        self.get(key)?.granting.as_deref()
+    }
+
+    pub(super) fn granting_mut(&mut self, key: u32) -> Option<&mut Granting> {
+        self.get_mut(key)?.granting.as_deref_mut()
+    }
+
+    /// That, with what a report touches, to be read.
+    pub(super) fn hot_and_granting(&self, key: u32) -> Option<(&Hot, &Granting)> {
+        Some((self.hot.get(key as usize)?, self.granting(key)?))
+    }
+
+    /// That, with what a report touches.
+    pub(super) fn granting_of(&mut self, key: u32) -> Option<(&Hot, &mut Granting)> {
+        let (hot, cold) = self.both_mut(key)?;
+        Some((hot, cold.granting.as_deref_mut()?))
+    }
+
     /// What a report touches of a key that exists.
     pub(super) fn hot_mut(&mut self, key: u32) -> &mut Hot {
         &mut self.hot[key as usize]
@@ -140,8 +191,12 @@ impl Keys {
     pub(super) fn state(&self, key: u32) -> Option<KeyState> {
         self.get(key)?;
         let hot = self.hot.get(key as usize)?;
-        let offered_rps = rps(hot.offered_micros);
-        Some(KeyState { counts: hot.counts, offered_rps, sessions: hot.sessions })
+        Some(KeyState {
+            counts: hot.counts,
+            offered_rps: rps(hot.offered_micros),
+            usual_rps: rps(hot.usual_micros),
+            sessions: hot.sessions,
+        })
     }
 
     pub(super) fn find(&self, bucket: u32, values: &KeyValues) -> Option<u32> {
@@ -165,6 +220,7 @@ impl Keys {
             users: Vec::new(),
             in_use: 0,
             cached: None,
+            granting: None,
             orphaned: false,
         };
         let key = place_in(&mut self.cold, &mut self.free, cold);

@@ -9,10 +9,13 @@ mod catalog;
 mod children;
 mod configuration;
 mod fanout;
+mod granting;
+mod grants;
 mod intake;
 mod keys;
 
 mod naming;
+mod pools;
 mod sessions;
 mod status;
 #[cfg(test)]
@@ -29,7 +32,10 @@ use self::catalog::Catalog;
 pub use self::catalog::Totals;
 use self::children::Children;
 use self::configuration::Changes;
+use self::granting::Due;
 use self::keys::Keys;
+use self::pools::Pools;
+use crate::grant::Switches;
 use crate::{Counters, Limits, Refusal, SessionId};
 
 /// The highest term or version that a child is believed to have seen. No honest one gets as far, and
@@ -81,6 +87,10 @@ pub struct Settings {
     pub tick: Duration,
     /// How long a directive lives; clamped to two ticks and more.
     pub ttl: Duration,
+    /// How long what a child that passes it on was granted lives; clamped to `ttl` and more.
+    pub grant_ttl: Duration,
+    /// Which parts of the law `grant` work.
+    pub switches: Switches,
     /// The bounds.
     pub limits: Limits,
     /// For the hash of key values, so that nobody can choose colliding ones.
@@ -103,6 +113,8 @@ pub struct KeyState {
     pub counts: Counts,
     /// Offered now by all children together, requests a second.
     pub offered_rps: f64,
+    /// The sum of their usual rates, requests a second.
+    pub usual_rps: f64,
     /// Client sessions that reported it lately.
     pub sessions: u32,
 }
@@ -113,8 +125,12 @@ pub struct Node {
     tier: Tier,
     tick: Duration,
     ttl: Duration,
+    grant_ttl: Duration,
+    switches: Switches,
     limits: Limits,
     now: Time,
+    began: Time,
+    rated: Time,
     next_tick: Time,
     last_tick: Time,
     next_look: Time,
@@ -129,6 +145,8 @@ pub struct Node {
     keys: Keys,
     children: Children,
     changes: Changes,
+    pools: Pools,
+    due: Due,
     counters: Counters,
 }
 
@@ -136,14 +154,18 @@ impl Node {
     /// A node without children and without configuration.
     #[must_use]
     pub fn new(settings: Settings, now: Time) -> Self {
-        let Settings { tier, tick, ttl, limits, seed } = settings;
+        let Settings { tier, tick, ttl, grant_ttl, switches, limits, seed } = settings;
         let tick = tick.clamp(Settings::TICK_MIN, Settings::TICK_MAX);
         let limits = limits.sound();
         Self {
             tier,
             tick,
             ttl: ttl.clamp(tick * 2, Settings::TTL_MAX),
+            grant_ttl: grant_ttl.clamp(ttl, Settings::TTL_MAX),
+            switches,
             now,
+            began: now,
+            rated: now,
             next_tick: now + tick,
             last_tick: now,
             next_look: now,
@@ -152,13 +174,15 @@ impl Node {
             seen_term: 0,
             seen_version: 0,
             seq: 0,
-            law: Law::default(),
+            law: Law::Ratio,
             configured: false,
             catalog: Catalog::new(limits.max_unknown_buckets),
             keys: Keys::new(seed),
             children: Children::default(),
             changes: Changes::new(limits.max_changes_kept),
             limits,
+            pools: Pools::default(),
+            due: Due::default(),
             counters: Counters::default(),
         }
     }
@@ -218,7 +242,8 @@ impl Node {
         if !self.children.is_empty() {
             at = at.min(self.next_look);
         }
-        self.children.next_ack().map_or(at, |ack| at.min(ack))
+        let due = [self.children.next_ack(), self.next_due(), self.next_up()];
+        due.into_iter().flatten().fold(at, Time::min)
     }
 
     /// Whether a tick is due at `now`.

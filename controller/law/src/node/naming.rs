@@ -4,8 +4,8 @@ use sluicegate_model::{KeyId, KeyName, KeyValues, Limit, MAX_VALUE_BYTES, Per};
 
 use super::Node;
 use super::catalog::reserve_an_eighth;
-use super::children::Held;
-use super::keys::{Control, User, micros};
+use super::children::{Gauge, Held};
+use super::keys::{Control, User};
 use crate::ratio::Credit;
 
 impl Node {
@@ -28,7 +28,7 @@ impl Node {
             return;
         };
         let Some(session) = self.children.get_mut(slot) else { return };
-        session.name(id, key);
+        session.name(id, key, self.now);
         let Some(cold) = self.keys.get_mut(key) else { return };
         let place = u32::try_from(cold.users.len()).expect("bounded by sessions and their ids");
         if let Some(held) = session.held_mut(id) {
@@ -45,12 +45,11 @@ impl Node {
     /// Frees `id`; says whether it stood for a key.
     pub(super) fn unname_key(&mut self, slot: u32, id: KeyId) -> bool {
         let Some(session) = self.children.get_mut(slot) else { return false };
-        let Some(held) = session.unname(id) else { return false };
-        session.in_use -= u32::from(held.is_in_use());
-        let hot = self.keys.hot_mut(held.key);
-        hot.offered_micros -= micros(held.rate_rps);
-        hot.sessions -= held.sessions;
-        if held.is_in_use() {
+        let Some(mut held) = session.unname(id) else { return false };
+        let was_in_use = held.is_in_use();
+        session.in_use -= u32::from(was_in_use);
+        held.set_gauge(self.keys.hot_mut(held.key), Gauge::default(), self.now);
+        if was_in_use {
             self.keys.activate(held.key);
         }
         self.remove_user(held.key, held.place);
@@ -189,6 +188,7 @@ impl Node {
             cold.credit_at = self.now;
             cold.limit = limit;
         }
+        self.settle_granting(key);
     }
 
     /// Forgets keys that nobody has named for long, if `keep` lets go of them. Says which.
@@ -197,10 +197,12 @@ impl Node {
         while let Some(key) = self.keys.next_orphan(self.now, self.limits.forget_after) {
             let Some(cold) = self.keys.get(key).filter(|c| c.users.is_empty()) else { continue };
             let idle = self.now.since(cold.credit_at);
-            if keep(key) || !cold.credit.is_full_after(&cold.limit, idle) {
+            let owes = !cold.credit.is_full_after(&cold.limit, idle) || self.is_owing(cold);
+            if keep(key) || owes {
                 self.keys.orphan(key, self.now);
                 continue;
             }
+            self.drop_granting(key);
             let Some(cold) = self.keys.remove(key) else { continue };
             if let Some(slot) = self.catalog.bucket_mut(cold.bucket) {
                 slot.keys -= 1;

@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
-use sluicegate_model::{ConfigVersion, Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, Term, Time};
+use sluicegate_model::{
+    ConfigVersion, Hello, KeyId, Law, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, Term, Time,
+};
 
-use super::children::{ConfigurationDue, Session, Silence};
-use super::keys::micros;
-use super::{CLAIM_MAX, Node};
+use super::children::{ConfigurationDue, Gauge, Session, Silence};
+use super::{CLAIM_MAX, Node, Tier};
+use crate::grant::SILENT_AFTER as SILENT_CHILD_AFTER;
 use crate::{Refusal, SessionId};
 
 /// Intervals without a message after which a child that should report counts as silent.
 const SILENT_AFTER: u32 = 3;
 /// Intervals without a message after which a silent child's rates are taken out.
 const ZEROED_AFTER: u32 = 6;
+/// What a message may be late by, beyond the intervals of a silent child.
+const LATE: Duration = Duration::from_millis(60);
 /// The longest that a child is left without any message.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How often silence and heartbeats are looked at; two of these are less than a heartbeat.
@@ -57,6 +61,7 @@ impl Node {
         let Some(session) = self.children.get(slot) else { return };
         let ids: Vec<u32> = session.iter().map(|(id, _)| id).collect();
         // One by one while the session is still there: two of its ids may share a key.
+        self.begin_silence(slot);
         for id in ids {
             self.unname_key(slot, id);
         }
@@ -73,6 +78,9 @@ impl Node {
     pub(super) fn note_heard(&mut self, slot: u32) {
         let now = self.now;
         if let Some(session) = self.children.get_mut(slot) {
+            if now.since(session.heard) > SILENT_CHILD_AFTER {
+                session.lively = now;
+            }
             session.heard = now;
             session.silence = Silence::No;
         }
@@ -105,16 +113,31 @@ impl Node {
     }
 
     fn look_for_silence(&mut self, slot: u32) {
+        let law = self.law;
+        let keeps_grant = law == Law::Grant && self.tier == Tier::Controller;
         let Some(session) = self.children.get_mut(slot) else { return };
         let quiet = self.now.since(session.heard);
-        if session.in_use == 0 || quiet <= session.interval * SILENT_AFTER {
+        let silent_after = match keeps_grant {
+            true => SILENT_CHILD_AFTER,
+            false => session.interval * SILENT_AFTER,
+        };
+        if session.in_use == 0 || quiet <= silent_after {
             return;
+        }
+        if keeps_grant {
+            session.silence = Silence::Zeroed;
+            self.counters.sessions_silent += 1;
+            return self.begin_silence(slot);
         }
         if session.silence == Silence::No {
             session.silence = Silence::Carried;
             self.counters.sessions_silent += 1;
         }
-        if quiet > session.interval * ZEROED_AFTER && session.silence == Silence::Carried {
+        let zeroed_after = match law {
+            Law::Ratio => session.interval * ZEROED_AFTER,
+            Law::Grant => session.interval * SILENT_AFTER + LATE,
+        };
+        if quiet > zeroed_after && session.silence == Silence::Carried {
             session.silence = Silence::Zeroed;
             self.counters.sessions_zeroed += 1;
             self.zero_rates(slot);
@@ -127,16 +150,19 @@ impl Node {
         let ids: Vec<u32> =
             session.iter().filter(|(_, h)| h.is_in_use()).map(|(id, _)| id).collect();
         for id in ids {
+            self.zero_rate(slot, id);
+        }
+    }
+
+    /// Takes one key of a session out of the sums.
+    pub(super) fn zero_rate(&mut self, slot: u32, id: KeyId) {
+        {
             let Some(held) = self.children.get_mut(slot).and_then(|s| s.held_mut(id)) else {
-                continue;
+                return;
             };
-            let before = *held;
-            held.rate_rps = 0.0;
-            held.sessions = 0;
-            let hot = self.keys.hot_mut(before.key);
-            hot.offered_micros -= micros(before.rate_rps);
-            hot.sessions -= before.sessions;
-            self.keys.activate(before.key);
+            let key = held.key;
+            held.set_gauge(self.keys.hot_mut(key), Gauge::default(), self.now);
+            self.keys.activate(key);
             self.set_in_use(slot, id, false);
         }
     }

@@ -38,6 +38,11 @@ impl Node {
         let kind = self.catalog.kind(cold.bucket);
         let [offered, admitted, would_drop] = cold.rates.map(f64::from);
         let directive = cold.cached.as_ref().filter(|c| c.expires > self.now);
+        let granted = cold.granting.as_ref().filter(|g| g.pool.is_some() && g.leaf.is_none());
+        let drop_ratio = match granted {
+            Some(granting) => (1.0 - granting.share).max(0.0),
+            None => directive.map_or(0.0, |c| c.directive.admit.drop_ratio()),
+        };
         Some(KeyView {
             name: self.catalog.key_name(cold.bucket, &cold.values)?,
             scope: kind.map(|k| k.scope),
@@ -47,7 +52,7 @@ impl Node {
             admitted_rps: admitted,
             dropped_rps: (offered - admitted).max(0.0),
             would_drop_rps: would_drop,
-            drop_ratio: directive.map_or(0.0, |c| c.directive.admit.drop_ratio()),
+            drop_ratio,
             sessions: state.sessions,
             counts: state.counts,
             directive_ttl: directive.map(|c| c.expires.since(self.now)),

@@ -3,13 +3,17 @@
 
 use std::time::Duration;
 
-use sluicegate_model::{AdmitRatio, Counts, Directive, Invariant, Limit, Term, Time};
+use sluicegate_model::{AdmitRatio, Counts, Directive, Invariant, Law, Limit, Term, Time};
 
 use super::Node;
 use super::catalog::Kind;
 use super::keys::{Cached, Cold, Control, Hot, rps};
+use crate::grant::STEP;
 use crate::ratio::Observed;
 use crate::{Plan, Planned, Violation};
+
+/// Under `grant`, rates that are shown are over this, or a little more.
+const RATED_OVER: Duration = Duration::from_secs(1);
 
 /// What all keys share in one tick.
 struct Moment {
@@ -40,37 +44,42 @@ impl Node {
             term: self.seen_term.max(self.term),
         };
         self.last_tick = self.now;
-        self.next_tick = self.next_tick + self.tick;
+        let step = self.step();
+        self.next_tick = self.next_tick + step;
         if self.next_tick <= self.now {
-            self.next_tick = self.now + self.tick;
+            self.next_tick = self.now + step;
         }
-        self.rate_services(moment.elapsed);
         self.check_bounds();
-
-        let mut plan =
-            Plan { term: moment.term, seq_before: self.seq, max_ttl: self.ttl, set: Vec::new() };
-        let mut seq = self.seq;
+        let mut plan = self.empty_plan();
+        self.plan_grants(&mut plan);
+        let is_rated = self.rate_if_due();
         // From the end, so that taking a key off the list leaves those to come in their places.
         for place in (0..self.keys.active().len()).rev() {
             let key = self.keys.active()[place];
             let Some((hot, cold)) = self.keys.both_mut(key) else { continue };
+            let is_granted = cold.granting.is_some();
+            if is_granted && is_rated.is_none() {
+                continue;
+            }
+            let span = if is_granted { is_rated.unwrap_or_default() } else { moment.elapsed };
             let Counts { offered, admitted, would_drop, .. } = hot.counts;
             let counted = [offered, admitted, would_drop];
             let mut moved = counted;
             moved.iter_mut().zip(cold.at_tick).for_each(|(n, before)| *n -= before);
             cold.at_tick = counted;
-            cold.rates = moved.map(|count| per_second(count, moment.elapsed));
+            cold.rates = moved.map(|count| per_second(count, span));
             let charged = moved[1].saturating_sub(moved[2]);
             if let Some(kind) = self.catalog.kind(cold.bucket)
                 && cold.control == Control::Root
+                && !is_granted
                 && let Some(directive) = direct(hot, cold, charged, &moment)
             {
-                seq += 1;
-                let directive = Directive { seq, ..directive };
                 let Kind { mode, .. } = kind;
-                plan.set.push(Planned { key, limit: cold.limit, mode, directive });
+                plan.push(Planned { key, child: None, limit: cold.limit, mode, directive });
             }
-            if moved == [0; 3] && hot.offered_micros == 0 && hot.sessions == 0 {
+            let is_waiting = cold.granting.as_ref().is_some_and(|g| !g.silent.is_empty());
+            let is_idle = hot.offered_micros == 0 && hot.sessions == 0 && !is_waiting;
+            if moved == [0; 3] && is_idle {
                 self.keys.deactivate(key);
             }
         }
@@ -94,13 +103,52 @@ impl Node {
     }
 
     fn set_directive(&mut self, planned: Planned) {
-        let Planned { key, directive, .. } = planned;
-        let Some(cold) = self.keys.get_mut(key) else { return };
+        let Planned { key, child, directive, .. } = planned;
         let (made, expires) = (self.now, self.now + directive.ttl);
-        let to_all = cold.in_use == 0;
-        cold.cached = Some(Box::new(Cached { directive, expires, made, above: (0, 0) }));
+        let cached = Cached { directive, expires, made, above: (0, 0) };
         self.seq = self.seq.max(directive.seq);
+        if let Some((slot, id)) = child {
+            self.send_to(slot, id, cached);
+            return;
+        }
+        let Some(cold) = self.keys.get_mut(key) else { return };
+        let to_all = cold.in_use == 0;
+        cold.cached = Some(Box::new(cached));
         self.fan_out(key, to_all);
+    }
+
+    pub(super) fn empty_plan(&self) -> Plan {
+        Plan {
+            term: self.seen_term.max(self.term),
+            seq_before: self.seq,
+            max_ttl: self.ttl,
+            max_grant_ttl: self.grant_ttl,
+            set: Vec::new(),
+        }
+    }
+
+    /// From one tick to the next: under `grant` ticks are more frequent than reports need be.
+    fn step(&self) -> Duration {
+        match self.law {
+            Law::Ratio => self.tick,
+            Law::Grant => self.tick.min(STEP),
+        }
+    }
+
+    /// Works out the rates that are shown, over at least a tick of the law `ratio`. Says over how
+    /// long, if they are due.
+    fn rate_if_due(&mut self) -> Option<Duration> {
+        let span = self.now.since(self.rated);
+        let over = match self.law {
+            Law::Ratio => Duration::ZERO,
+            Law::Grant => RATED_OVER,
+        };
+        if span < over {
+            return None;
+        }
+        self.rated = self.now;
+        self.rate_services(span);
+        Some(span)
     }
 
     fn check_bounds(&mut self) {

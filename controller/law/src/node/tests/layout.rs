@@ -9,8 +9,8 @@ fn records_are_as_small_as_promised() {
     let index = size_of::<u32>();
     assert!(size_of::<Held>() + size_of::<User>() + index <= 64);
     assert!(size_of::<Hot>() <= 64, "{}", size_of::<Hot>());
-    assert!(size_of::<Hot>() + size_of::<Cold>() <= 200, "{}", size_of::<Cold>());
-    assert!(size_of::<Cached>() <= 96, "{}", size_of::<Cached>());
+    assert!(size_of::<Hot>() + size_of::<Cold>() <= 224, "{}", size_of::<Cold>());
+    assert!(size_of::<Cached>() <= 112, "{}", size_of::<Cached>());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod against_reference;
 mod children;
 mod directives;
+mod grants;
 mod layout;
 
 use sluicegate_model::Flight;
@@ -34,7 +35,8 @@ pub(super) fn settings(tier: Tier) -> Settings {
         Tier::Controller => Limits::for_controller(),
     };
     let (tick, ttl) = (Duration::from_secs(1), Duration::from_secs(10));
-    Settings { tier, tick, ttl, limits, seed: 7 }
+    let switches = crate::grant::Switches::default();
+    Settings { tier, tick, ttl, grant_ttl: ttl * 6, switches, limits, seed: 7 }
 }
 
 pub(super) fn node() -> Node {
@@ -162,7 +164,7 @@ impl Node {
     pub(super) fn audit(&self) {
         let mut in_use_of_sessions = std::collections::BTreeMap::new();
         for (key, cold) in self.keys.iter() {
-            let (mut offered, mut sessions) = (0, 0);
+            let (mut offered, mut usual, mut sessions) = (0, 0, 0);
             for (place, user) in cold.users.iter().enumerate() {
                 let session = self.children.get(user.slot).expect("users are open sessions");
                 let held = session.held(user.id).expect("users hold their keys");
@@ -170,10 +172,12 @@ impl Node {
                 assert_eq!(held.is_in_use(), place < cold.in_use as usize, "key {key}");
                 *in_use_of_sessions.entry(user.slot).or_insert(0) += u32::from(held.is_in_use());
                 offered += micros(held.rate_rps);
+                usual += micros(held.usual_rps());
                 sessions += held.sessions;
             }
             let state = self.keys.state(key).expect("a live key");
             assert!((state.offered_rps - super::keys::rps(offered)).abs() < f64::EPSILON);
+            assert!((state.usual_rps - super::keys::rps(usual)).abs() < f64::EPSILON);
             assert_eq!(state.sessions, sessions);
             assert!(state.counts.is_consistent());
             assert_eq!(self.keys.find(cold.bucket, &cold.values), Some(key));
