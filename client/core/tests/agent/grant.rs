@@ -285,3 +285,47 @@ fn a_ratio_still_holds_from_its_arrival() {
     world.send(id, none);
     assert!((0..100).all(|_| !world.ask("s")));
 }
+
+/// Of a low limit, so many clients together would else be far above it with their first requests.
+#[test]
+fn keys_with_low_limits_have_a_directive_before_the_first_request() {
+    let many = || (0..70).map(|n| bucket(&format!("b{n}"), per_second(50, None))).collect();
+    let mut world = World::granting(vec![service("s", many())], |_| {});
+    world.run_ms(500);
+    let in_use = |world: &World| {
+        let entries = world.peer.reports.iter().flat_map(|(_, r)| &r.entries);
+        entries
+            .filter(|e| e.sessions == 1)
+            .map(|e| e.key)
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(in_use(&world).len(), 64, "bounded");
+    let told = world.peer.reports.len();
+    world.run_ms(100_000);
+    let more = world.peer.reports.len() - told;
+    assert!((8..=12).contains(&more), "signs of life: {more} in 100 s");
+    // The rest of them are, after all, like other keys.
+    assert!(world.ask("s"));
+    world.run_ms(500);
+    assert_eq!(in_use(&world).len(), 70);
+
+    let mut world =
+        World::granting(vec![service("s", vec![bucket("b", per_second(50, None))])], |_| {});
+    world.run_ms(500);
+    tell(&mut world, &key("s", "b"), (0.0, 0.0));
+    assert!(!world.ask("s"), "the first request");
+    world.snapshot(vec![service("s", vec![bucket("b", per_second(5_000, None))])]);
+    world.run_ms(15_000);
+    let last = world.peer.reports.last().expect("a report").1.entries[0];
+    assert_eq!(last.sessions, 0, "a high limit is not in use for long without a request");
+    world.law = Law::Ratio;
+    world.snapshot(vec![service("s", vec![bucket("b", per_second(50, None))])]);
+    let told = world.peer.reports.len();
+    world.run_ms(60_000);
+    assert_eq!(world.peer.reports.len(), told);
+    world.law = Law::Grant;
+    world.snapshot(vec![service("s", vec![bucket("b", per_second(50, None))])]);
+    world.run_ms(500);
+    let last = world.peer.reports.last().expect("a report").1.entries[0];
+    assert_eq!(last.sessions, 1, "the law came back");
+}

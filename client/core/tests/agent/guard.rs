@@ -123,15 +123,17 @@ fn it_follows_what_was_acknowledged() {
 
 #[test]
 fn it_is_tighter_without_a_directive_holds_through_the_ramp_and_then_goes() {
-    let mut world = steady(guarded(), 1_000, (0.5, 0.5, 20_000.0, 10), |_| {});
-    world.disconnect();
-    let seconds: Vec<u64> = (0..26).map(|_| world.offer("s", 4_000, 1)).collect();
-    // At first 1.5 * 500 and a quarter of 2,000; then 500 and a tenth of 2,000.
-    assert!(close_to(seconds[1], 1_250.0, 0.04), "{seconds:?}");
-    for n in &seconds[3..19] {
-        assert!(close_to(*n, 700.0, 0.04), "{seconds:?}");
+    // At first 1.5 * 500 and a quarter of 2,000; then 500 and a tenth of 2,000. Or 1,000 told.
+    for (admit, first, later) in [(0.5, 1_250.0, 700.0), (1.0, 2_000.0, 1_200.0)] {
+        let mut world = steady(guarded(), 1_000, (admit, 0.5, 20_000.0, 10), |_| {});
+        world.disconnect();
+        let seconds: Vec<u64> = (0..26).map(|_| world.offer("s", 4_000, 1)).collect();
+        assert!(close_to(seconds[1], first, 0.04), "{seconds:?}");
+        for n in &seconds[3..19] {
+            assert!(close_to(*n, later, 0.04), "{seconds:?}");
+        }
+        assert_eq!(seconds[22..], [4_000; 4], "{seconds:?}");
     }
-    assert_eq!(seconds[22..], [4_000; 4], "{seconds:?}");
 }
 
 #[test]

@@ -238,6 +238,15 @@ fn a_key_that_was_never_used_says_nothing() {
     assert_eq!(client.heard, Statement { rates: Stated::default(), in_use: false });
 }
 
+#[test]
+fn a_key_that_stands_is_said_to_be_used_without_a_request() {
+    let mut client = Client::new(TIMING);
+    client.rates.stand();
+    (0..20_000).for_each(|_| client.look(0));
+    assert_eq!(client.heard, Statement { rates: Stated::default(), in_use: true });
+    assert!(client.rates.is_quiet() && !client.rates.is_gone());
+}
+
 proptest! {
     /// Every request is in one window: but for what early reports lend, nothing is counted twice
     /// or left out. Rates are finite, and an early report comes with enough requests.
