@@ -387,6 +387,11 @@ fn values_that_share_a_limit() {
         shared(|b| b[fair].sharing = Some(v1::Sharing { sharing: None })),
         format!("{}.sharing.sharing is missing", at(fair))
     );
+    let unfair = v1::Sharing { sharing: Some(v1::sharing::Sharing::Fair(false)) };
+    assert_eq!(
+        shared(|b| b[fair].sharing = Some(unfair.clone())),
+        format!("{}.sharing.fair is false, allowed is true", at(fair))
+    );
     let value = |n: usize| v1::ValueLimit {
         values: (0..n).map(|i| format!("v{i}")).collect(),
         limit: Some(v1::Limit { tokens: None }),
