@@ -12,7 +12,7 @@ use crate::net::{Event, Net, Worse};
 use crate::node::NodeId;
 use crate::observe::{Ask, NodeChange, Verdict};
 use crate::random::Rng;
-use crate::scenario::{Fault, FaultKind, Tier, Which};
+use crate::scenario::{Fault, FaultKind, Switch, Tier, Which};
 use crate::setup::{Setup, nanos, service};
 use crate::workload::Source;
 
