@@ -364,9 +364,8 @@ impl InUse {
         let is_low = self.is_low();
         let granting = self.granting.as_mut()?;
         granting.rates.end_slot(span);
-        if self.flow.is_none() {
-            return None;
-        }
+        // Without a limit there is no hurry.
+        self.flow?;
         let (directed, terms) = (self.control.is_held(), granting.terms);
         let is_worth = |n: f64, span: Duration| match terms.filter(|_| directed) {
             Some(terms) => {
