@@ -10,7 +10,7 @@ use crate::open::{Dimension, Dimensions};
 use crate::slot::RuleSlot;
 
 /// A dimension whose values share a limit. Unlike any other, no request lacks it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum SharedDimension {
     /// Where there is none, the value is empty.
     Fair(Dimension),
@@ -40,7 +40,7 @@ impl SharedDimension {
 }
 
 /// How a request shows its class.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct ClassOf {
     dimension: Dimension,
     classes: Classes,
