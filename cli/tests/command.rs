@@ -89,6 +89,35 @@ fn check_names_file_line_and_column_and_exits_with_2() {
 }
 
 #[test]
+fn check_takes_the_law_to_be_grant_unless_told_otherwise() {
+    let guarded = GOOD.replace("limit: 10/s", "limit: 500/s\n    guard: on");
+    let dir = with_files(&[("shop.yaml", &guarded)]);
+    assert_eq!(code(&sluice(&["check", text(dir.path())])), Some(0));
+    let under_ratio = sluice(&["check", "--law", "ratio", text(dir.path())]);
+    assert_eq!(code(&under_ratio), Some(2));
+    let told = stdout(&under_ratio);
+    assert!(
+        told.contains("shop.yaml:8:5: error: buckets[0].guard: `guard` needs the law grant"),
+        "{told}"
+    );
+}
+
+#[test]
+fn check_tells_other_files_of_kubernetes_and_misspelt_kinds() {
+    let dir = with_files(&[
+        ("map.yaml", "apiVersion: v1\nkind: ConfigMap\n"),
+        ("node.yaml", "apiVersion: sluicegate/v1\nkind: Aggregater\n"),
+        ("below/map.yaml", "apiVersion: v1\nkind: ConfigMap\n"),
+    ]);
+    let checked = sluice(&["check", text(dir.path())]);
+    assert_eq!(code(&checked), Some(2));
+    let told = stdout(&checked);
+    assert!(told.contains("this is a ConfigMap of Kubernetes"), "{told}");
+    assert!(told.contains("did you mean `aggregator`?"), "{told}");
+    assert!(told.contains("below/map.yaml: skipped"), "{told}");
+}
+
+#[test]
 fn check_tells_a_service_in_two_files_and_a_missing_path() {
     let dir = with_files(&[("a.yaml", GOOD), ("b.yaml", GOOD)]);
     let checked = sluice(&["check", text(dir.path()), "/no/such/place"]);
@@ -124,6 +153,15 @@ fn explain_tells_which_buckets_match_and_why_others_do_not() {
     ]));
     assert!(text_form.contains("Counted by 1 of 2 buckets"), "{text_form}");
     assert!(text_form.contains("per user: wants any value, got none"), "{text_form}");
+}
+
+#[test]
+fn explain_tells_the_flag_of_a_built_in_dimension() {
+    let dir = with_files(&[("shop.yaml", GOOD)]);
+    let args = ["explain", "--buckets", text(dir.path()), "--service", "shop"];
+    let explained = sluice(&[&args[..], &["--dimension", "caller=web"]].concat());
+    assert_eq!(code(&explained), Some(2));
+    assert!(stderr(&explained).contains("use --caller web"), "{}", stderr(&explained));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use sluicegate_files::buckets::{self, Loaded, MAX_FILES};
 use sluicegate_files::{Diagnostic, Severity};
+use sluicegate_model::Law;
 use sluicegate_node::{ConfigurationProblem, Sample};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -45,6 +46,8 @@ pub(crate) struct Readings {
 /// The directory and what is in force of it.
 pub(crate) struct Directory {
     dir: PathBuf,
+    /// Under which not every field can be enforced.
+    law: Law,
     store: Store,
     stamp: Stamp,
     shown: watch::Sender<Arc<Shown>>,
@@ -76,7 +79,7 @@ struct EntryStamp {
 
 impl Directory {
     /// Watches `dir` from now on, so that nothing is missed between the first reading and the next.
-    pub(crate) fn new(dir: PathBuf) -> Self {
+    pub(crate) fn new(dir: PathBuf, law: Law) -> Self {
         let (signal, signals) = mpsc::channel(1);
         let mut watch = Watch::new(&dir, signal);
         if let Some(watch) = &mut watch {
@@ -84,6 +87,7 @@ impl Directory {
         }
         Self {
             dir,
+            law,
             watch,
             signals,
             store: Store::default(),
@@ -105,9 +109,9 @@ impl Directory {
 
     /// Reads the directory. `None`: there is nothing that the core needs to be told.
     pub(crate) async fn read(&mut self) -> Option<Change> {
-        let dir = self.dir.clone();
+        let (dir, law) = (self.dir.clone(), self.law);
         // The stamp first: what changes while the files are read makes the next look differ.
-        let read = move || (stamp(&dir), buckets::load_dir(&dir));
+        let read = move || (stamp(&dir), buckets::load_dir(&dir, law));
         let (stamp, mut loaded) = match tokio::task::spawn_blocking(read).await {
             Ok(read) => read,
             Err(e) => {

@@ -127,7 +127,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     if !buckets_dir.is_dir() {
         return Err(StartError::NoDirectory { dir: buckets_dir });
     }
-    let mut directory = Directory::new(buckets_dir);
+    let mut directory = Directory::new(buckets_dir, law);
     let first = directory.read().await;
     let (shown, readings) = (directory.shown(), directory.readings());
 

@@ -99,6 +99,7 @@ mod tests {
     use sluicegate_files::buckets;
 
     use super::*;
+    use sluicegate_model::Law;
 
     /// A reading of these files.
     fn reading(files: &[(&str, &str)]) -> Loaded {
@@ -106,7 +107,7 @@ mod tests {
         for (name, text) in files {
             std::fs::write(dir.path().join(name), text).expect("written");
         }
-        let mut loaded = buckets::load_dir(dir.path());
+        let mut loaded = buckets::load_dir(dir.path(), Law::Grant);
         // As if the directory were always the same one.
         let rebase = |path: &mut PathBuf| {
             *path = PathBuf::from("/d").join(path.file_name().expect("a file"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluicegate_controller::{Running, Settings, StartError, start};
 use sluicegate_law::{Limits, View};
-use sluicegate_model::{Configuration, Down, Hello, Name, Role, Up};
+use sluicegate_model::{Configuration, Down, Hello, Law, Name, Role, Up};
 use sluicegate_proto::link::{Event, Link};
 
 fn name(text: &str) -> Name {
@@ -164,6 +164,34 @@ async fn a_mistake_keeps_the_last_good_version_and_is_shown() {
     write(dir.path(), "a", "5/s");
     child.expect(&[("a", "5/s"), ("b", "2/s")]).await;
     until(|| running.status().configuration_errors.is_empty()).await;
+}
+
+#[tokio::test]
+async fn what_needs_the_law_grant_is_refused_under_ratio_and_nothing_else_is() {
+    for law in Law::ALL {
+        let dir = tempfile::tempdir().expect("a directory");
+        write(dir.path(), "a", "1_000/s");
+        write(dir.path(), "b", "1_000/s");
+        let rescan = Duration::from_secs(3600);
+        let settings = Settings { law, rescan, ..settings(dir.path().to_owned()) };
+        let running = start(settings).await.expect("started");
+        let mut child = Child::connect(&running).await;
+        child.expect(&[("a", "1000/s"), ("b", "1000/s")]).await;
+
+        write(dir.path(), "a", "2_000/s\n    fair_by: user");
+        write(dir.path(), "b", "2_000/s\n    enforce: 25%\n    max_drop: 0.2");
+        if law == Law::Grant {
+            child.expect(&[("a", "2000/s"), ("b", "2000/s")]).await;
+            assert!(running.status().configuration_errors.is_empty());
+            continue;
+        }
+        child.expect(&[("a", "1000/s"), ("b", "2000/s")]).await;
+        until(|| !running.status().configuration_errors.is_empty()).await;
+        let errors = running.status().configuration_errors;
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert_eq!((errors[0].service.as_deref(), errors[0].line), (Some("a"), 7));
+        assert!(errors[0].message.contains("needs the law grant"), "{errors:?}");
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 mod support;
 
 use prost::Message;
-use sluicegate_model::{Down, Up};
+use sluicegate_model::{Down, Law, Up};
 use sluicegate_proto::v1::{self, down, up};
 use sluicegate_proto::wire::{
     check_service, decode_down, decode_service, decode_up, encode_down, encode_service, encode_up,
@@ -97,13 +97,16 @@ fn reports() {
 #[test]
 fn columns() {
     type Change = fn(&mut v1::Entries);
-    let changes: [(&str, Change); 6] = [
+    let changes: [(&str, Change); 9] = [
         ("matched", |e| e.matched.push(1)),
         ("offered", |e| e.offered.clear()),
         ("admitted", |e| e.admitted.truncate(2)),
         ("would_drop", |e| e.would_drop.push(1)),
         ("offered_rps", |e| e.offered_rps.clear()),
         ("sessions", |e| e.sessions.truncate(1)),
+        ("usual_rps", |e| e.usual_rps.push(1.0)),
+        ("flight_requests", |e| e.flight_requests = vec![1.0; 4]),
+        ("flight_rps", |e| e.flight_rps = vec![1.0; 2]),
     ];
     for (column, change) in changes {
         let error = entries(change);
@@ -117,14 +120,23 @@ fn columns() {
         entries(|e| e.keys[2] = 1),
         "report.entries.keys holds \"1\" twice, each may stand there once"
     );
-    for (bad, text) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf"), (-1.0, "-1")] {
-        assert_eq!(
-            entries(|e| e.offered_rps[1] = bad),
-            format!(
-                "report.entries.offered_rps is {text}, allowed is a finite number that is not \
-                 negative"
-            )
-        );
+    type Column = fn(&mut v1::Entries) -> &mut Vec<f64>;
+    let numbers: [(&str, Column); 4] = [
+        ("offered_rps", |e| &mut e.offered_rps),
+        ("usual_rps", |e| &mut e.usual_rps),
+        ("flight_requests", |e| &mut e.flight_requests),
+        ("flight_rps", |e| &mut e.flight_rps),
+    ];
+    for (column, of) in numbers {
+        for (bad, text) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf"), (-1.0, "-1")] {
+            assert_eq!(
+                entries(|e| *of(e) = vec![1.0, bad, 1.0]),
+                format!(
+                    "report.entries.{column} is {text}, allowed is a finite number that is not \
+                     negative"
+                )
+            );
+        }
     }
 }
 
@@ -195,6 +207,22 @@ fn updates() {
         directive(|d| d.term = 1 << 50),
         format!("{at}.term is 1125899906842624, allowed is 0 to 2^49")
     );
+    assert_eq!(
+        directive(|d| d.sigma = f32::INFINITY),
+        format!("{at}.sigma is inf, allowed is a finite number that is not negative")
+    );
+}
+
+#[test]
+fn grants() {
+    let grant = |rps, base_rps| directive(|d| d.grant = Some(v1::Grant { rps, base_rps }));
+    let at = "update.directives.body.grant";
+    for (bad, text) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf"), (-1.0, "-1")] {
+        let finite = format!("is {text}, allowed is a finite number that is not negative");
+        assert_eq!(grant(bad, 0.0), format!("{at}.rps {finite}"));
+        assert_eq!(grant(1.0, bad), format!("{at}.base_rps {finite}"));
+    }
+    assert_eq!(grant(10.0, 10.5), format!("{at}.base_rps is 10.5, allowed is at most grant.rps"));
 }
 
 #[test]
@@ -215,6 +243,22 @@ fn configurations() {
         configuration(|c| c.version = u64::MAX),
         "configuration.version is 18446744073709551615, allowed is 0 to 2^49"
     );
+    assert_eq!(
+        configuration(|c| c.law = 3),
+        "configuration.law is 3, allowed is 1 (ratio) or 2 (grant)"
+    );
+}
+
+#[test]
+fn a_sender_from_before_there_was_a_choice_of_laws_is_under_ratio() {
+    let Some(down::Message::Configuration(mut c)) = example_down("configuration_grant").message
+    else {
+        panic!("configuration")
+    };
+    c.law = 0;
+    let down = v1::Down { message: Some(down::Message::Configuration(c)) };
+    let Ok(Down::Configuration(decoded)) = decode_down(down) else { panic!("it decodes") };
+    assert_eq!(decoded.law, Law::Ratio);
 }
 
 fn service(change: impl Fn(&mut v1::ServiceBuckets)) -> String {
@@ -311,6 +355,91 @@ fn values() {
         format!("{at}.values.values holds \"12345\" twice, each may stand there once")
     );
     assert_eq!(per(|p| p.values[0].limit = None), format!("{at}.values.limit is missing"));
+}
+
+/// What is said once one of the buckets that share a limit is changed.
+fn shared(change: impl Fn(&mut Vec<v1::Bucket>)) -> String {
+    let mut service = encode_service(&support::example_shared_service());
+    change(&mut service.buckets);
+    decode_service(service).expect_err("refused").to_string()
+}
+
+#[test]
+fn shares() {
+    for (bad, text) in [(0.0, "0"), (-0.5, "-0.5"), (1.5, "1.5"), (f64::NAN, "NaN")] {
+        assert_eq!(
+            shared(|b| b[1].enforce = Some(bad)),
+            format!("buckets[1].enforce is {text}, allowed is above 0 and at most 1")
+        );
+        assert_eq!(
+            shared(|b| b[1].max_drop = Some(bad)),
+            format!("buckets[1].max_drop is {text}, allowed is above 0 and at most 1")
+        );
+    }
+}
+
+#[test]
+fn values_that_share_a_limit() {
+    let [fair, ranked] = [2, 3];
+    let at = |place: usize| format!("buckets[{place}]");
+    assert_eq!(shared(|b| b[fair].per = None), format!("{}.per is missing", at(fair)));
+    assert_eq!(
+        shared(|b| b[fair].sharing = Some(v1::Sharing { sharing: None })),
+        format!("{}.sharing.sharing is missing", at(fair))
+    );
+    let unfair = v1::Sharing { sharing: Some(v1::sharing::Sharing::Fair(false)) };
+    assert_eq!(
+        shared(|b| b[fair].sharing = Some(unfair.clone())),
+        format!("{}.sharing.fair is false, allowed is true", at(fair))
+    );
+    let value = |n: usize| v1::ValueLimit {
+        values: (0..n).map(|i| format!("v{i}")).collect(),
+        limit: Some(v1::Limit { tokens: None }),
+    };
+    let values = |place: usize, n: usize| {
+        shared(|b| b[place].per.as_mut().expect("it has one").values = vec![value(n)])
+    };
+    assert_eq!(
+        values(fair, 0),
+        format!("{}.per.values has 1 elements, the most is 0", at(fair)),
+        "the only dimension's values have no limits of their own"
+    );
+    assert_eq!(
+        values(ranked, 2),
+        format!("{}.per.values.values has 2 elements, it must have 1", at(ranked))
+    );
+}
+
+#[test]
+fn classes() {
+    let classes = |change: fn(&mut v1::Classes)| {
+        shared(|b| {
+            let sharing = b[3].sharing.as_mut().and_then(|s| s.sharing.as_mut());
+            let Some(v1::sharing::Sharing::Priority(classes)) = sharing else { panic!("priority") };
+            change(classes);
+        })
+    };
+    let at = "buckets[3].sharing.priority";
+    assert_eq!(
+        classes(|c| c.order.truncate(1)),
+        format!("{at}.order is 1, allowed is 2 to 8 values")
+    );
+    assert_eq!(
+        classes(|c| c.order = (0..9).map(|i| i.to_string()).collect()),
+        format!("{at}.order has 9 elements, the most is 8")
+    );
+    assert_eq!(
+        classes(|c| c.order[2] = "gold".to_owned()),
+        format!("{at}.order holds \"gold\" twice, each may stand there once")
+    );
+    assert_eq!(
+        classes(|c| c.order[0] = "x".repeat(1025)),
+        format!("{at}.order has 1025 bytes, the most is 1024")
+    );
+    assert_eq!(
+        classes(|c| c.default_place = 3),
+        format!("{at}.default_place is 3, allowed is a place in order")
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use sluicegate_model::{Limit, Match, Name, Pattern, Request, Rule, ServiceBucket
 use crate::node::Topology;
 use crate::observe::BucketId;
 use crate::scenario::{
-    Bucket, Kind, Mode, OnControlLoss, Scenario, Scope, Select, Service, Workload,
+    Bucket, Kind, Mode, OnControlLoss, Scenario, Scope, Select, Service, Switch, Workload,
 };
 use crate::workload::{Profile, TraceError};
 
@@ -91,8 +91,9 @@ impl KindOfRequest {
 impl<'s> Setup<'s> {
     /// Works a scenario out that has no problems.
     pub(crate) fn new(scenario: &'s Scenario, seed: u64) -> Result<Self, TraceError> {
+        let guarded = scenario.guard == Switch::On;
         let services: Vec<Arc<ServiceBuckets>> =
-            scenario.all_services().iter().map(|s| Arc::new(service(s))).collect();
+            scenario.all_services().iter().map(|s| Arc::new(service(s, guarded))).collect();
         let buckets: Vec<BucketInfo> = services.iter().flat_map(|s| infos(s)).collect();
         let mut setup = Self {
             scenario,
@@ -245,7 +246,7 @@ fn infos(service: &ServiceBuckets) -> impl Iterator<Item = BucketInfo> + '_ {
 }
 
 /// As the cores take it.
-pub(crate) fn service(service: &Service) -> ServiceBuckets {
+pub(crate) fn service(service: &Service, guarded: bool) -> ServiceBuckets {
     let name = |text: &str| Name::new(text).expect("names were checked");
     let patterns = |texts: &[String]| texts.iter().map(|t| Pattern::parse(t)).collect();
     let bucket = |b: &Bucket| model::Bucket {
@@ -286,7 +287,7 @@ pub(crate) fn service(service: &Service) -> ServiceBuckets {
             OnControlLoss::Share => model::OnControlLoss::Share,
             OnControlLoss::Closed => model::OnControlLoss::Closed,
         },
-        guard: false,
+        guard: guarded,
         enforce: 1.0,
         max_drop: 1.0,
         sharing: None,

@@ -410,10 +410,11 @@ impl<'w, 'o, F: Fleet> World<'w, 'o, F> {
             }
         }
         let Some(changed) = all.iter().position(|s| s.service == fault.service) else { return };
+        let guarded = self.setup.scenario.guard == Switch::On;
         let bucket = all[changed].buckets.iter_mut().find(|b| b.bucket == fault.bucket);
         let Some(bucket) = bucket else { return };
         bucket.limit_rps = limit;
-        self.services[changed] = Arc::new(service(&all[changed]));
+        self.services[changed] = Arc::new(service(&all[changed], guarded));
         if let Some(id) = self.setup.bucket(&fault.service, &fault.bucket) {
             #[expect(clippy::cast_precision_loss, reason = "at most 10^12")]
             self.net.record.limit(self.net.now, id, limit.map(|l| l as f64));

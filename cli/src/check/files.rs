@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use sluicegate_files::{Diagnostic, Severity};
+use sluicegate_files::{Diagnostic, Severity, node};
 
 /// How deep directories are looked through.
 const MAX_DEPTH: usize = 16;
@@ -122,18 +122,50 @@ enum Kind {
 }
 
 /// Told by the fields at the top of the document: node settings name their kind, bucket files have
-/// no such field. None if there is no field of either.
+/// no such field. None if there is no field of either, or the file is of a kind of others.
 fn kind(path: &Path) -> Option<Kind> {
-    let file = std::fs::File::open(path).ok()?;
-    let mut ours = None;
-    for line in BufReader::new(file.take(MAX_SEARCHED_BYTES)).lines().map_while(Result::ok) {
-        match line.split_once(':').map(|(field, _)| field) {
-            Some("kind") => return Some(Kind::Node),
-            Some("apiVersion" | "service" | "buckets") => ours = Some(Kind::Buckets),
-            _ => {}
-        }
+    let top = Top::of(path);
+    match top.kind {
+        Some(_) if top.is_of_our_version => Some(Kind::Node),
+        Some(text) => node::Kind::nearest(&text).map(|_| Kind::Node),
+        None => top.is_like_ours.then_some(Kind::Buckets),
     }
-    ours
+}
+
+/// The kind of node that a file of settings is most likely meant for.
+pub(super) fn kind_meant(path: &Path) -> node::Kind {
+    let named = Top::of(path).kind;
+    named.and_then(|text| node::Kind::nearest(&text)).unwrap_or(node::Kind::Controller)
+}
+
+/// What the fields at the top of a file say of it.
+#[derive(Debug, Default)]
+struct Top {
+    kind: Option<String>,
+    is_of_our_version: bool,
+    /// Whether a field is there that bucket files have.
+    is_like_ours: bool,
+}
+
+impl Top {
+    fn of(path: &Path) -> Self {
+        let mut top = Self::default();
+        let Ok(file) = std::fs::File::open(path) else { return top };
+        for line in BufReader::new(file.take(MAX_SEARCHED_BYTES)).lines().map_while(Result::ok) {
+            let Some((field, value)) = line.split_once(':') else { continue };
+            let value = value.split(" #").next().unwrap_or("").trim().trim_matches(['"', '\'']);
+            match field {
+                "kind" => top.kind = Some(value.to_owned()),
+                "apiVersion" => {
+                    top.is_of_our_version = value.starts_with("sluicegate/");
+                    top.is_like_ours = true;
+                }
+                "service" | "buckets" => top.is_like_ours = true,
+                _ => {}
+            }
+        }
+        top
+    }
 }
 
 #[cfg(test)]
@@ -155,15 +187,22 @@ mod tests {
             ("broken.yaml", "servcie: b\n"),
             ("node/controller.yaml", "# why\nkind: controller\n"),
             ("node/envoy.yaml", "admin:\n"),
+            ("node/misspelt.yaml", "kind: Controler # a comment\n"),
+            ("node/map.yaml", "apiVersion: v1\nkind: ConfigMap\n"),
+            ("node/unknown.yaml", "apiVersion: sluicegate/v1\nkind: door\n"),
+            ("map.yaml", "apiVersion: v1\nkind: ConfigMap\n"),
             (".hidden/x.yaml", "service: x\n"),
         ] {
             fs::write(at(name), text).expect("written");
         }
         let found = find(&[dir.path().to_owned()]);
         assert!(found.errors.is_empty(), "{:?}", found.errors);
-        assert_eq!(found.nodes, [at("node/controller.yaml")]);
-        assert_eq!(found.buckets[dir.path()], [at("a.yml"), at("b.yaml"), at("broken.yaml")]);
-        assert_eq!(found.others, [at("node/envoy.yaml")]);
+        let nodes = ["controller", "misspelt", "unknown"];
+        assert_eq!(found.nodes, nodes.map(|n| at(&format!("node/{n}.yaml"))));
+        let buckets = ["a.yml", "b.yaml", "broken.yaml", "map.yaml"];
+        assert_eq!(found.buckets[dir.path()], buckets.map(at));
+        assert_eq!(found.others, ["node/envoy.yaml", "node/map.yaml"].map(at));
+        assert_eq!(kind_meant(&at("node/misspelt.yaml")), node::Kind::Controller);
 
         let named = find(&[at("b.yaml"), at("b.yaml"), at("schema.json")]);
         assert_eq!(named.buckets[dir.path()], [at("b.yaml"), at("schema.json")], "as told");

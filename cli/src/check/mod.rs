@@ -5,8 +5,10 @@ mod files;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use serde::Serialize;
 use sluicegate_files::{Diagnostic, Severity, buckets, node};
+use sluicegate_model::Law;
 
 use self::files::Found;
 use crate::exit::{Ended, Failure};
@@ -14,7 +16,7 @@ use crate::output;
 
 /// Check bucket files and node settings: every error with file, line and column
 ///
-/// A file with `kind:` at its top is taken for node settings, any other for a bucket file. Bucket
+/// A file with the `kind:` of a node at its top is taken for node settings, any other for a bucket file. Bucket
 /// files of one directory are checked together, as the controller reads them: a service in two of
 /// them is an error. Below a directory, files with no field of ours are skipped. Exits with 2 if anything cannot be used; warnings do not count.
 #[derive(Debug, Args)]
@@ -22,6 +24,12 @@ pub(crate) struct CheckArgs {
     /// Files, and directories to look through for .yaml and .yml files
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
+    /// The law of the control plane that is to read the bucket files: under ratio, what needs grant
+    /// is an error
+    #[arg(long, value_name = "LAW", default_value = "grant",
+        value_parser = PossibleValuesParser::new(Law::ALL.map(Law::name))
+            .map(|name| Law::named(&name).unwrap_or_default()))]
+    law: Law,
     /// Print the findings as one line of JSON
     #[arg(long)]
     json: bool,
@@ -29,8 +37,8 @@ pub(crate) struct CheckArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: CheckArgs) -> Ended {
-    let CheckArgs { paths, json } = args;
-    let checked = check(files::find(&paths));
+    let CheckArgs { paths, law, json } = args;
+    let checked = check(files::find(&paths), law);
     if json {
         output::json(&Answer::of(&checked))?;
     } else {
@@ -50,13 +58,13 @@ struct Checked {
     warnings: Vec<Diagnostic>,
 }
 
-fn check(found: Found) -> Checked {
+fn check(found: Found, law: Law) -> Checked {
     let files = found.len();
     let Found { buckets: directories, nodes, others, errors } = found;
     let skipped = others.iter().map(|p| p.display().to_string()).collect();
     let mut checked = Checked { files, skipped, errors, ..Checked::default() };
     for files in directories.into_values() {
-        let loaded = buckets::load_files(&files);
+        let loaded = buckets::load_files(&files, law);
         checked.services += loaded.services.len();
         checked.buckets += loaded.services.iter().map(|(_, s)| s.buckets.len()).sum::<usize>();
         checked.errors.extend(loaded.errors);
@@ -77,16 +85,7 @@ fn check_node(path: &Path) -> Result<(), Vec<Diagnostic>> {
         vec![Diagnostic::whole(Severity::Error, &shown, format!("cannot be read: {e}"))]
     })?;
     let file = node::SettingsFile { path: &shown, bytes: &bytes };
-    let Some(kind) = node::kind_of(file) else {
-        // No kind that there is. Whatever else such a file holds, its kind comes first.
-        let errors = match node::check(node::Kind::Controller, file) {
-            Ok(()) => Vec::new(),
-            Err(invalid) => invalid.errors,
-        };
-        let (about_kind, rest): (Vec<_>, Vec<_>) =
-            errors.into_iter().partition(|d| d.field == "kind");
-        return Err(if about_kind.is_empty() { rest } else { about_kind });
-    };
+    let kind = node::kind_of(file).unwrap_or_else(|| files::kind_meant(path));
     node::check(kind, file).map_err(|invalid| invalid.errors)
 }
 

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use sluicegate_files::buckets::{Loaded, load_dir, load_files};
-use sluicegate_model::{Request, Select, ServiceBuckets};
+use sluicegate_model::{Law, Request, Select, ServiceBuckets};
 
 pub(crate) use self::verdict::{Verdict, mode, scope};
 use crate::exit::{Ended, Failure};
-use crate::load::pair;
+use crate::load::{built_in, pair};
 use crate::output;
 use crate::table::{Align, Table};
 
@@ -41,6 +41,11 @@ pub(crate) struct ExplainArgs {
 /// Runs the command.
 pub(crate) fn run(args: ExplainArgs) -> Ended {
     let ExplainArgs { buckets, service, caller, procedure, dimension, json } = args;
+    if let Some((name, value)) = built_in(&dimension) {
+        return Err(Failure::bad_input(format!(
+            "--dimension {name}={value}: use --{name} {value}"
+        )));
+    }
     let loaded = load(&buckets)?;
     let found = choose(&loaded, &buckets, &service)?;
     let dimensions: Vec<(&str, &str)> =
@@ -79,7 +84,10 @@ fn load(path: &Path) -> Result<Loaded, Failure> {
     let meta = std::fs::metadata(path).map_err(|e| {
         Failure::bad_input(format!("--buckets: {} cannot be read: {e}", path.display()))
     })?;
-    Ok(if meta.is_dir() { load_dir(path) } else { load_files(&[path.to_owned()]) })
+    Ok(match meta.is_dir() {
+        true => load_dir(path, Law::Grant),
+        false => load_files(&[path.to_owned()], Law::Grant),
+    })
 }
 
 fn choose<'l>(

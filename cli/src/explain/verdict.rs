@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 use sluicegate_model::{
-    Bucket, KeyValues, Limit, MAX_VALUE_BYTES, Match, Mode, Overflow, Patterns, Request, Scope,
-    Select, ServiceBuckets,
+    Bucket, Classes, KeyValues, Limit, MAX_VALUE_BYTES, Match, Mode, Name, Overflow, Patterns,
+    Request, Scope, Select, ServiceBuckets, Sharing,
 };
 
 /// What one bucket makes of a request.
@@ -20,6 +20,13 @@ pub(crate) struct Verdict {
     pub(crate) limit: Option<String>,
     /// The same in requests a second; none if unlimited.
     pub(crate) limit_rps: Option<f64>,
+    /// The class that counts it, where the bucket has priorities.
+    pub(crate) class: Option<String>,
+    /// The value that counts it, where values share the limit fairly.
+    pub(crate) fair_value: Option<String>,
+    pub(crate) guard: bool,
+    pub(crate) enforce: f64,
+    pub(crate) max_drop: f64,
     /// Why not, where it does not match; remarks where it does.
     pub(crate) because: Vec<String>,
 }
@@ -72,43 +79,114 @@ fn verdict(bucket: &Bucket, matches: bool, because: Vec<String>) -> Verdict {
         key: None,
         limit: None,
         limit_rps: None,
+        class: None,
+        fair_value: None,
+        guard: bucket.guard,
+        enforce: bucket.enforce,
+        max_drop: bucket.max_drop,
         because,
     }
 }
 
 fn matched(bucket: &Bucket, request: &Request<'_>) -> Verdict {
     let mut remarks = Vec::new();
-    let values = key(bucket, request, &mut remarks);
+    let shared = shared(bucket, request, &mut remarks);
+    let values = key(bucket, request, shared.as_deref(), &mut remarks);
     let limit = bucket.limit_of(&values);
-    if limit.denies_all() && bucket.mode == Mode::Deny {
+    if limit.denies_all() && bucket.mode == Mode::Deny && !bucket.is_softened() {
         remarks.push("a limit of 0 drops every request".to_owned());
     }
     if let (Some(per), KeyValues::Each(values)) = (&bucket.per, &values) {
-        if per.values.contains_key(&**values) {
+        let group = bucket.group_of(values);
+        if per.values.contains_key(group) {
             remarks.push("this value has a limit of its own".to_owned());
         }
         let beyond = match per.overflow {
+            _ if bucket.shares_whole() => "one value together".to_owned(),
             Overflow::Observe => "only counted".to_owned(),
             Overflow::Limit(limit) => format!("limited together to {limit}"),
         };
-        remarks.push(format!("values beyond the first {} are {beyond}", per.max_keys));
+        // Classes alone are few, and never beyond.
+        if !(bucket.shares_whole() && matches!(bucket.sharing, Some(Sharing::Priority(_)))) {
+            remarks.push(format!("values beyond the first {} are {beyond}", per.max_keys));
+        }
     }
+    softening(bucket, &limit, &mut remarks);
+    let (class, fair_value) = match bucket.sharing {
+        Some(Sharing::Priority(_)) => (shared, None),
+        Some(Sharing::Fair) => (None, shared),
+        None => (None, None),
+    };
     Verdict {
         key: Some(values.to_string()),
         limit: Some(limit.to_string()),
         limit_rps: Limit::rate_rps(&limit),
+        class,
+        fair_value,
         ..verdict(bucket, true, remarks)
     }
 }
 
-fn key(bucket: &Bucket, request: &Request<'_>, remarks: &mut Vec<String>) -> KeyValues {
-    let Some(per) = &bucket.per else { return KeyValues::Whole };
-    let values: Vec<Box<str>> = per
-        .dimensions
-        .iter()
-        .filter_map(|d| request.dimension(d.as_str()))
-        .map(Box::from)
-        .collect();
+/// What is enforced of the limit, and how soon.
+fn softening(bucket: &Bucket, limit: &Limit, remarks: &mut Vec<String>) {
+    let percent = |share: f64| format!("{} %", (share * 1e6).round() / 1e4);
+    if bucket.enforce < 1.0 {
+        remarks.push(format!("enforces {} of its drops", percent(bucket.enforce)));
+    }
+    if bucket.max_drop < 1.0 {
+        remarks.push(format!("drops at most {} of the requests", percent(bucket.max_drop)));
+    }
+    if bucket.guard && !bucket.is_softened() && limit.rate_rps() > Some(Limit::LOW_RPS) {
+        remarks.push("guarded by each client".to_owned());
+    }
+}
+
+/// The class, or the value of `fair_by`, that counts the request, if the bucket has either.
+fn shared(bucket: &Bucket, request: &Request<'_>, remarks: &mut Vec<String>) -> Option<String> {
+    let dimension = bucket.per.as_ref().and_then(|p| p.dimensions.last())?;
+    let value = request.dimension(dimension.as_str());
+    match bucket.sharing.as_ref()? {
+        Sharing::Fair => {
+            let none = if value.is_none() { " (not given: counts as empty)" } else { "" };
+            remarks.push(format!("fair among the values of {dimension}{none}"));
+            Some(value.unwrap_or_default().to_owned())
+        }
+        Sharing::Priority(classes) => Some(class(classes, dimension, value, request, remarks)),
+    }
+}
+
+fn class(
+    classes: &Classes,
+    dimension: &Name,
+    value: Option<&str>,
+    request: &Request<'_>,
+    remarks: &mut Vec<String>,
+) -> String {
+    let place = classes.of(value, request.dimension(Classes::ATTEMPT));
+    let class = classes.order.get(place).map_or("", |c| &**c);
+    let why = if place != classes.of(value, None) {
+        ": it is a retry"
+    } else if value != Some(class) {
+        ": the default"
+    } else {
+        ""
+    };
+    let (nth, of) = (place + 1, classes.order.len());
+    remarks.push(format!("class {class}, {nth} of {of} by {dimension}{why}"));
+    class.to_owned()
+}
+
+fn key(
+    bucket: &Bucket,
+    request: &Request<'_>,
+    shared: Option<&str>,
+    remarks: &mut Vec<String>,
+) -> KeyValues {
+    if bucket.per.is_none() {
+        return KeyValues::Whole;
+    }
+    let asked = bucket.asked_dimensions().iter().filter_map(|d| request.dimension(d.as_str()));
+    let values: Vec<Box<str>> = asked.chain(shared).map(Box::from).collect();
     if let Some(long) = values.iter().find(|v| v.len() > MAX_VALUE_BYTES) {
         remarks.push(format!(
             "a value of {} bytes gets no key of its own, the most is {MAX_VALUE_BYTES}",
@@ -133,7 +211,7 @@ fn unmet(bucket: &Bucket, request: &Request<'_>) -> Vec<String> {
     for exclusion in bucket.rule.not.iter().filter(|n| n.fits(request)) {
         reasons.push(format!("excluded by not: {}", met_by(exclusion, request)));
     }
-    for dimension in bucket.per.iter().flat_map(|p| &p.dimensions) {
+    for dimension in bucket.asked_dimensions() {
         if request.dimension(dimension.as_str()).is_none() {
             reasons.push(format!("per {dimension}: wants any value, got none"));
         }
@@ -271,6 +349,79 @@ mod tests {
                 "values beyond the first 5 are limited together to 3/s"
             ]
         );
+    }
+
+    fn sharing(by: Sharing, dimensions: &[&str]) -> ServiceBuckets {
+        let mut shared = bucket("b", &[]);
+        shared.sharing = Some(by);
+        shared.per = Some(Per {
+            dimensions: dimensions.iter().map(|d| name(d)).collect(),
+            values: BTreeMap::new(),
+            max_keys: 5,
+            overflow: Overflow::Observe,
+        });
+        service(Select::All, vec![shared])
+    }
+
+    #[test]
+    fn the_class_and_why_are_shown() {
+        let order = vec!["gold".into(), "silver".into(), "tin".into()];
+        let by_tier = sharing(Sharing::Priority(Classes { order, default: 1 }), &["tier"]);
+        for (dimensions, class, remark) in [
+            (&[("tier", "gold")][..], "gold", "class gold, 1 of 3 by tier"),
+            (&[("tier", "wood")], "silver", "class silver, 2 of 3 by tier: the default"),
+            (&[], "silver", "class silver, 2 of 3 by tier: the default"),
+            (&[("tier", "gold"), ("attempt", "1")], "gold", "class gold, 1 of 3 by tier"),
+            (
+                &[("tier", "gold"), ("attempt", "2")],
+                "tin",
+                "class tin, 3 of 3 by tier: it is a retry",
+            ),
+            (&[("tier", "tin"), ("attempt", "2")], "tin", "class tin, 3 of 3 by tier"),
+        ] {
+            let found = &verdicts(&by_tier, &Request { dimensions, ..WEB })[0];
+            assert_eq!(found.class.as_deref(), Some(class), "{dimensions:?}");
+            assert_eq!(found.key.as_deref(), Some(class), "{dimensions:?}");
+            assert_eq!(found.because, [remark], "{dimensions:?}");
+        }
+    }
+
+    #[test]
+    fn the_fair_value_is_shown_given_or_not() {
+        let fair = sharing(Sharing::Fair, &["ws", "user"]);
+        let given = Request { dimensions: &[("ws", "42"), ("user", "ann")], ..WEB };
+        let found = &verdicts(&fair, &given)[0];
+        assert_eq!(
+            (found.key.as_deref(), found.fair_value.as_deref()),
+            (Some("42, ann"), Some("ann"))
+        );
+        assert_eq!(
+            found.because,
+            ["fair among the values of user", "values beyond the first 5 are only counted"]
+        );
+        let found = &verdicts(&fair, &WEB)[0];
+        assert!(found.matches, "only the dimensions of per must be given");
+        assert_eq!((found.key.as_deref(), found.fair_value.as_deref()), (Some("42, "), Some("")));
+        assert!(found.because[0].ends_with("(not given: counts as empty)"), "{found:?}");
+        let none = Request { dimensions: &[("user", "ann")], ..WEB };
+        assert_eq!(verdicts(&fair, &none)[0].because, ["per ws: wants any value, got none"]);
+        let alone = &verdicts(&sharing(Sharing::Fair, &["user"]), &given)[0];
+        assert_eq!(alone.because[1], "values beyond the first 5 are one value together");
+    }
+
+    #[test]
+    fn what_is_enforced_of_a_limit_is_shown() {
+        let mut soft = bucket("a", &[]);
+        (soft.enforce, soft.max_drop, soft.guard) = (0.07, 0.125, true);
+        let guarded = Bucket { limit: per_second(500), guard: true, ..bucket("b", &[]) };
+        let low = Bucket { guard: true, ..bucket("c", &[]) };
+        let found = verdicts(&service(Select::All, vec![soft, guarded, low]), &WEB);
+        assert_eq!(
+            found[0].because,
+            ["enforces 7 % of its drops", "drops at most 12.5 % of the requests"]
+        );
+        assert_eq!(found[1].because, ["guarded by each client"]);
+        assert_eq!(found[2].because, [""; 0], "a low limit is not guarded");
     }
 
     #[test]

@@ -236,6 +236,12 @@ impl LoadArgs {
                 zones.len()
             )));
         }
+        if let Some((name, value)) = built_in(&self.dimension) {
+            let flag = if name == "caller" { "callers" } else { "procedure" };
+            return Err(Failure::bad_input(format!(
+                "--dimension {name}={value}: use --{flag} {value}"
+            )));
+        }
         let service = self.service.clone().unwrap_or_default();
         let clients = (0..usize::try_from(self.clients).unwrap_or(usize::MAX))
             .filter(|client| part.owns(*client))
@@ -326,6 +332,11 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// The first of the dimensions that is not one but has a flag of its own.
+pub(crate) fn built_in(dimensions: &[(String, String)]) -> Option<&(String, String)> {
+    dimensions.iter().find(|(name, _)| matches!(name.as_str(), "caller" | "procedure"))
+}
+
 fn weighted(text: &str) -> Result<(String, f64), String> {
     let Some((name, weight)) = text.rsplit_once('=') else { return Ok((text.to_owned(), 1.0)) };
     match weight.parse::<f64>() {
@@ -390,6 +401,10 @@ mod tests {
             ("--url http://h/ --rate 1 --step 1:1s", "cannot be used with"),
             ("--url https://h/ --rate 1", "expected http://host"),
             ("--aggregators http://a:1 --rate 1", "--service"),
+            (
+                "--aggregators http://a:1 --service s --rate 1 --dimension caller=web",
+                "use --callers web",
+            ),
             ("--aggregators http://a:1 --service s --zone x,y --rate 1", "one aggregator for each"),
             ("--url http://h/ --rate 1 --callers a=x", "no weight"),
             ("--url http://h/ --rate 1 --callers a=0", "above 0"),

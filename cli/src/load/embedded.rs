@@ -74,6 +74,12 @@ impl Clients {
         true
     }
 
+    /// Whether any has buckets of that service.
+    pub(crate) fn have_buckets(&self, service: &str) -> bool {
+        let has = |l: &Limiter| l.stats().client.services.iter().any(|s| s.service == *service);
+        self.all.iter().flatten().any(has)
+    }
+
     /// The client at that place of the load.
     pub(crate) fn get(&self, place: usize) -> Option<&Limiter> {
         self.all.get(place)?.as_ref()

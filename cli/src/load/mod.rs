@@ -16,7 +16,7 @@ mod trace;
 use ::http::HeaderValue;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use args::{LoadArgs, pair};
+pub(crate) use args::{LoadArgs, built_in, pair};
 pub(crate) use stats::Fate;
 
 use self::args::{LoadSettings, Target};
@@ -91,6 +91,12 @@ fn on_clients(
             clients.len() - clients.informed(),
             clients.len(),
             target.wait
+        ));
+    }
+    let service = &target.service;
+    if clients.informed() == clients.len() && !clients.have_buckets(service) {
+        output::note(format!(
+            "no bucket matches: there are none of service {service}, so nothing limits this load"
         ));
     }
     let done = embedded::drive(target, &clients, names, plan, length, stop)?;

@@ -46,7 +46,7 @@ pub(crate) async fn run(settings: AggregatorSettings, ready_file: Option<PathBuf
         ..defaults
     };
     let running = sluicegate_aggregator::start(settings).await.map_err(tier::not_started)?;
-    tier::run(running, "aggregator", &name, http_listen, ready_file).await
+    tier::run(running, "aggregator", &name, None, http_listen, ready_file).await
 }
 
 impl Tier for Running {

@@ -47,7 +47,7 @@ pub(crate) async fn run(settings: ControllerSettings, ready_file: Option<PathBuf
         }
         Err(error) => return Err(tier::not_started(error)),
     };
-    tier::run(running, "controller", &name, http_listen, ready_file).await
+    tier::run(running, "controller", &name, Some(law), http_listen, ready_file).await
 }
 
 impl Tier for Running {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use anyhow::Context;
 use prometheus::{Registry, TextEncoder};
 use serde_json::Value;
+use sluicegate_model::Law;
 use sluicegate_node::{NodeCollector, Published, Status};
 use tokio::sync::watch;
 
@@ -16,7 +17,7 @@ use super::since::Since;
 use crate::clock;
 use crate::exit::{Ended, Failure};
 use crate::listener::{Health, Pages};
-use crate::status::LIMITED_FOR;
+use crate::status::{LAW, LIMITED_FOR};
 
 /// A tier's node that runs.
 pub(crate) trait Tier: Send + Sync + 'static {
@@ -32,11 +33,12 @@ pub(crate) trait Tier: Send + Sync + 'static {
     fn shutdown(self) -> impl Future<Output = ()> + Send;
 }
 
-/// Serves until asked to stop.
+/// Serves until asked to stop. `law` is the control plane's, where this process is told it.
 pub(crate) async fn run<T: Tier>(
     tier: T,
     role: &'static str,
     node: &str,
+    law: Option<Law>,
     http_listen: SocketAddr,
     ready_file: Option<PathBuf>,
 ) -> Ended {
@@ -47,7 +49,7 @@ pub(crate) async fn run<T: Tier>(
     let since = Arc::new(Mutex::new(Since::default()));
     let followed = tokio::spawn(follow(views.clone(), Arc::clone(&since)));
     let held = Arc::new(RwLock::new(Some(tier)));
-    let pages = TierPages { tier: Arc::clone(&held), registry, views, since };
+    let pages = TierPages { tier: Arc::clone(&held), law, registry, views, since };
     let opened = serve::open(role, node, grpc, http_listen, ready_file, pages).await;
     let (serving, ended) = match opened {
         Ok(serving) => {
@@ -82,6 +84,7 @@ async fn follow(mut views: watch::Receiver<Arc<Published>>, since: Arc<Mutex<Sin
 struct TierPages<T> {
     /// Empty once it is being stopped.
     tier: Arc<RwLock<Option<T>>>,
+    law: Option<Law>,
     registry: Registry,
     views: watch::Receiver<Arc<Published>>,
     since: Arc<Mutex<Since>>,
@@ -115,6 +118,9 @@ impl<T: Tier> Pages for TierPages<T> {
         let since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         let limited = since.limited_for(clock::now());
         let mut said = serde_json::to_value(&status).unwrap_or_default();
+        if let Some(law) = self.law {
+            said[LAW] = law.name().into();
+        }
         let rows = said["keys"].as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
         for (row, key) in rows.iter_mut().zip(&status.keys) {
             let name = (key.service.as_str(), key.bucket.as_str(), key.key.clone());

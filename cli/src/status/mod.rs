@@ -57,10 +57,15 @@ pub(crate) fn run(args: StatusArgs) -> Ended {
 /// The field of a key's row that says how long it has been limited.
 pub(crate) const LIMITED_FOR: &str = "limited_for_s";
 
-/// What a process said, with the one thing that its processes add to a node's own status.
+/// The field that says by which law the control plane works.
+pub(crate) const LAW: &str = "law";
+
+/// What a process said, with what processes add to a node's own status.
 #[derive(Debug)]
 struct Page {
     status: Status,
+    /// Where the process knows it.
+    law: Option<String>,
     /// In the order of `status.keys`.
     limited_for_s: Vec<Option<f64>>,
 }
@@ -70,7 +75,8 @@ impl Page {
         let status = Status::deserialize(said)?;
         let rows = said["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
         let limited_for_s = rows.iter().map(|row| row[LIMITED_FOR].as_f64()).collect();
-        Ok(Self { status, limited_for_s })
+        let law = said[LAW].as_str().map(str::to_owned);
+        Ok(Self { status, law, limited_for_s })
     }
 
     /// Those that are limited, or all, the highest drop ratio first.
@@ -104,7 +110,7 @@ fn is_limited(key: &KeyStatus) -> bool {
 
 fn lines(page: &Page, all: bool) -> Vec<String> {
     let status = &page.status;
-    let mut lines = head(status);
+    let mut lines = head(page);
     let findings = [
         ("NOT IN FORCE", &status.configuration_errors),
         ("warning", &status.configuration_warnings),
@@ -149,7 +155,9 @@ fn problem(what: &str, p: &ConfigurationProblem) -> String {
     format!("{what}: {}{place}{service}: {}{help}", p.path, p.message)
 }
 
-fn head(status: &Status) -> Vec<String> {
+fn head(page: &Page) -> Vec<String> {
+    let status = &page.status;
+    let law = page.law.as_deref().map(|law| format!("law {law}, ")).unwrap_or_default();
     let place = match &status.zone {
         Some(zone) => format!("zone {zone}, region {}", status.region),
         None => format!("region {}", status.region),
@@ -173,7 +181,7 @@ fn head(status: &Status) -> Vec<String> {
     vec![
         format!("{} {} ({place}), up {}", status.role, status.node, span(status.uptime_s)),
         format!(
-            "{}{}; term {}, {version}; {} sessions{behind}, {} keys",
+            "{}{}; {law}term {}, {version}; {} sessions{behind}, {} keys",
             if status.ready { "serving" } else { "NOT READY" },
             above.unwrap_or_default(),
             status.term,
@@ -265,6 +273,7 @@ mod tests {
             })
         };
         json!({
+            "law": "grant",
             "role": "aggregator", "node": "agg-1", "zone": "za", "region": "r", "uptime_s": 7200.0,
             "ready": true, "term": 4, "configuration_version": 9, "configuration_age_s": 3.0,
             "parent": {"connected": false, "addresses": ["c:1"], "events": {}},
@@ -288,7 +297,7 @@ mod tests {
         let page = Page::read(&said()).expect("the shape of a status");
         let text = lines(&page, false).join("\n");
         for told in [
-            "NOT CONNECTED to c:1",
+            "NOT CONNECTED to c:1; law grant, term 4",
             "NOT IN FORCE: a.yaml:3:1 (service s): no",
             "s/hot",
             "66.7 %",

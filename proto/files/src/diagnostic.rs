@@ -195,6 +195,11 @@ impl<'s> Report<'s> {
         shorten(text.trim_end(), SHOWN_TEXT_CHARS)
     }
 
+    /// Whether the line of that place holds a template.
+    pub(crate) fn is_template(&self, at: At) -> bool {
+        self.line(at).contains("{{")
+    }
+
     /// The place, moved to the end of the last line with text if it is beyond the text.
     pub(crate) fn on_a_line(&self, at: At) -> At {
         let beyond = (at.line.max(1) - 1) as usize;

@@ -48,6 +48,29 @@ fn spelled_out(text: &str) -> Option<String> {
     fits.then(|| format!("{number}{zeros}"))
 }
 
+/// A share: a number above 0 up to 1, or the same as a percentage.
+pub(crate) fn share(text: &str) -> Result<f64, Problem> {
+    let number = text.strip_suffix('%').unwrap_or(text);
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |t: &str| !t.is_empty() && t.len() <= 20 && t.bytes().all(|b| b.is_ascii_digit());
+    let read = (digits(whole) && digits(part)).then(|| number.parse::<f64>().ok()).flatten();
+    let unit = if number.len() < text.len() { 100.0 } else { 1.0 };
+    let problem = || {
+        Problem::new(format!(
+            "{} is not a share; expected a number above 0 up to 1, such as 0.25, or a percentage such as 25%",
+            quoted(text)
+        ))
+    };
+    match read {
+        Some(n) if n > 0.0 && n <= unit => Ok(n / unit),
+        Some(0.0) => Err(problem().help("to drop nothing, write mode: shadow")),
+        Some(n) if n <= 100.0 => {
+            Err(problem().help(format!("if that is a percentage, write {text}%")))
+        }
+        Some(_) | None => Err(problem()),
+    }
+}
+
 /// A duration: a whole number and one of `ms`, `s`, `m`, `h`, `d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, Problem> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
@@ -171,6 +194,29 @@ mod tests {
         }
         assert_eq!(count("22k").expect_err("bad").help.as_deref(), Some("write 22_000"));
         assert_eq!(count("22,000").expect_err("bad").help.as_deref(), Some("write 22_000"));
+    }
+
+    #[test]
+    fn shares() {
+        for (text, wanted) in [
+            ("0.25", 0.25),
+            ("25%", 0.25),
+            ("1", 1.0),
+            ("1.0", 1.0),
+            ("100%", 1.0),
+            ("0.5%", 0.005),
+        ] {
+            assert_eq!(share(text), Ok(wanted), "{text}");
+        }
+        for bad in [
+            "", "%", "0", "0%", "0.0", "1.01", "101%", "-1", "1e-3", ".5", "5.", "nan", "inf",
+            "5 %", "25%%", "0,5",
+        ] {
+            assert!(share(bad).is_err(), "{bad}");
+        }
+        let help = |t| share(t).expect_err("bad").help.unwrap_or_default();
+        assert_eq!(help("25"), "if that is a percentage, write 25%");
+        assert_eq!(help("0%"), "to drop nothing, write mode: shadow");
     }
 
     #[test]

@@ -3,11 +3,13 @@
 //! parser's word counts.
 
 use serde_json::{Map, Value, json};
-use sluicegate_model::{MAX_BUCKETS_PER_SERVICE, MAX_NAME_BYTES, MAX_VALUE_BYTES, Per, TokenRate};
+use sluicegate_model::{
+    Classes, MAX_BUCKETS_PER_SERVICE, MAX_NAME_BYTES, MAX_VALUE_BYTES, Per, TokenRate,
+};
 
 use crate::buckets::fields::{
     API_VERSION, BUCKET, Field, LIMIT_WITH_BURST, MATCH, MAX_DIMENSIONS, MAX_NOT, MAX_PATTERNS,
-    MAX_TEXT_BYTES, MAX_VALUES, NOT, RATE, SERVICE, Shape, State, VALUE,
+    MAX_TEXT_BYTES, MAX_VALUES, NOT, ONLY_WITH_LIMIT, PRIORITY, RATE, SERVICE, Shape, State, VALUE,
 };
 
 /// The schema, draft 2020-12.
@@ -56,18 +58,28 @@ fn definitions() -> Value {
             "anyOf": [reference("rate"), reference("window"), reference("limitWithBurst")],
         },
         "value": object(&VALUE),
+        "priority": object(&PRIORITY),
+        "class": {
+            "type": ["string", "number", "boolean"],
+            "not": { "const": "*" },
+            "maxLength": MAX_VALUE_BYTES,
+        },
     })
 }
 
 fn bucket() -> Value {
     let mut bucket = object(&BUCKET);
+    let not_observed = ["limit", "burst", "values", "on_control_loss"].into_iter();
+    let not_observed: Map<String, Value> =
+        not_observed.chain(ONLY_WITH_LIMIT).map(|field| (field.into(), json!(false))).collect();
+    let keyed = json!({ "anyOf": [{ "required": ["per"] }, { "required": ["fair_by"] }] });
     let limited = json!({
         "if": { "properties": { "mode": { "const": "observe" } }, "required": ["mode"] },
-        "then": {
-            "properties": { "limit": false, "burst": false, "values": false, "on_control_loss": false },
-        },
+        "then": { "properties": not_observed },
         "else": { "required": ["limit"] },
-        "dependentRequired": { "values": ["per"], "max_keys": ["per"], "overflow": ["per"] },
+        "not": { "required": ["fair_by", "priority"] },
+        "dependentRequired": { "values": ["per"] },
+        "dependentSchemas": { "max_keys": keyed, "overflow": keyed },
     });
     if let (Value::Object(bucket), Value::Object(limited)) = (&mut bucket, limited) {
         bucket.extend(limited);
@@ -171,6 +183,21 @@ fn of(shape: Shape) -> Value {
         Shape::Overflow => json!({
             "anyOf": [{ "const": "observe" }, reference("standingLimit")],
         }),
+        Shape::Share => json!({
+            "anyOf": [
+                { "type": "number", "exclusiveMinimum": 0, "maximum": 1 },
+                { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?%?$" },
+            ],
+        }),
+        Shape::Priority => reference("priority"),
+        Shape::Classes => json!({
+            "type": "array",
+            "minItems": 2,
+            "maxItems": Classes::MAX,
+            "uniqueItems": true,
+            "items": reference("class"),
+        }),
+        Shape::Class => reference("class"),
     }
 }
 

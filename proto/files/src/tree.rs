@@ -20,6 +20,9 @@ pub const MAX_NODES: usize = 1_000_000;
 /// The longest key of a map on one line, in characters.
 const MAX_KEY_CHARS: usize = 4096;
 
+/// Quotes that word processors put in; YAML knows only `"` and `'`.
+const TYPOGRAPHIC_QUOTES: [char; 9] = ['“', '”', '„', '‟', '‘', '’', '‚', '«', '»'];
+
 /// A value with its place.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -98,7 +101,11 @@ pub(crate) fn read(source: &str, report: &mut Report<'_>) -> Tree {
             Ok((event, span)) => builder.take(event, span),
             Err(error) => {
                 let at = builder.report.on_a_line(where_broken(&error, source));
-                builder.report.error(at, &"", syntax(error.kind()));
+                let problem = match builder.report.is_template(at) {
+                    true => template(),
+                    false => syntax(error.kind()),
+                };
+                builder.report.error(at, &"", problem);
                 Err(Stop)
             }
         };
@@ -122,7 +129,7 @@ enum Pending {
 /// A list or map that is not closed yet.
 enum Open {
     List { at: At, items: Vec<Node> },
-    Map { at: At, entries: Vec<(Key, Node)>, key: Option<Pending> },
+    Map { at: At, entries: Vec<(Key, Node)>, key: Option<Pending>, dropped: bool },
 }
 
 struct Builder<'r, 's> {
@@ -148,11 +155,18 @@ impl Builder<'_, '_> {
         match event {
             Event::Scalar(text, style, _, _) => {
                 let plain = style == ScalarStyle::Plain;
-                self.put(Node { at, value: Value::Scalar { text: text.into_owned(), plain } });
+                let value = match plain && text.starts_with(TYPOGRAPHIC_QUOTES) {
+                    true => {
+                        self.report.error(at, &"", typographic(&text));
+                        Value::Reported
+                    }
+                    false => Value::Scalar { text: text.into_owned(), plain },
+                };
+                self.put(Node { at, value });
             }
             Event::SequenceStart(..) => self.enter(Open::List { at, items: Vec::new() })?,
             Event::MappingStart(..) => {
-                self.enter(Open::Map { at, entries: Vec::new(), key: None })?;
+                self.enter(Open::Map { at, entries: Vec::new(), key: None, dropped: false })?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.leave(),
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
@@ -204,6 +218,10 @@ impl Builder<'_, '_> {
     fn leave(&mut self) {
         match self.open.pop() {
             Some(Open::List { at, items }) => self.put(Node { at, value: Value::List(items) }),
+            // Nothing usable is left; that it holds too little has its reason in the report.
+            Some(Open::Map { at, entries, dropped: true, .. }) if entries.is_empty() => {
+                self.put(Node { at, value: Value::Reported });
+            }
             Some(Open::Map { at, entries, .. }) => {
                 let entries = self.without_duplicates(entries);
                 self.put(Node { at, value: Value::Map(entries) });
@@ -216,9 +234,9 @@ impl Builder<'_, '_> {
         match self.open.last_mut() {
             None => self.root = Some(node),
             Some(Open::List { items, .. }) => items.push(node),
-            Some(Open::Map { entries, key, .. }) => match key.take() {
+            Some(Open::Map { entries, key, dropped, .. }) => match key.take() {
                 Some(Pending::Taken(key)) => entries.push((key, node)),
-                Some(Pending::Dropped) => {}
+                Some(Pending::Dropped) => *dropped = true,
                 None => {
                     *key = Some(as_key(node, self.report).map_or(Pending::Dropped, Pending::Taken));
                 }
@@ -263,6 +281,10 @@ fn as_key(node: Node, report: &mut Report<'_>) -> Option<Key> {
     match node.value {
         Value::Scalar { text, plain } => Some(Key { at: node.at, text, plain }),
         Value::Reported => None,
+        Value::List(_) | Value::Map(_) if report.is_template(node.at) => {
+            report.error(node.at, &"", template());
+            None
+        }
         Value::List(_) | Value::Map(_) => {
             let p = Problem::new("a list or map cannot be the name of a field")
                 .help("text that begins with `[` or `{` needs quotes");
@@ -284,6 +306,20 @@ fn place(span: &Span) -> At {
 
 fn to_u32(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+fn template() -> Problem {
+    Problem::new("`{{` begins a template, and this one is not filled in")
+        .help("render it first (`helm template` for a chart), and use what comes out")
+}
+
+fn typographic(text: &str) -> Problem {
+    let p = Problem::new("typographic quotes are letters to YAML, not quotes");
+    let bare = text.trim_matches(TYPOGRAPHIC_QUOTES);
+    match text.ends_with(TYPOGRAPHIC_QUOTES) && !bare.contains(['"', '\\']) {
+        true => p.help(format!("write \"{bare}\"")),
+        false => p.help("write straight ones: \"...\""),
+    }
 }
 
 fn too_deep() -> Problem {

@@ -1,4 +1,5 @@
-//! Each `tests/bad/NNN-name.yaml` is refused with exactly the text of `NNN-name.err` beside it.
+//! Each `tests/bad/NNN-name.yaml` is refused with exactly the text of `NNN-name.err` beside it; those
+//! with `under-ratio` in their names because of the law, and they are good under grant.
 //! After a change of messages: `UPDATE_BAD=1 cargo test -p sluicegate-files --test bad_files`, and
 //! read what came out.
 
@@ -8,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sluicegate_files::buckets;
+use sluicegate_model::Law;
 
 fn bad() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad")
@@ -19,10 +21,20 @@ fn with_extension(extension: &str) -> BTreeSet<PathBuf> {
     paths.filter(|p| p.extension().is_some_and(|e| e == extension)).collect()
 }
 
+fn is_bad_under_ratio(path: &Path) -> bool {
+    path.to_string_lossy().contains("under-ratio")
+}
+
 /// Everything that is said of a file.
 fn rendered(path: &Path) -> String {
     let label = path.file_name().expect("a file").to_string_lossy().into_owned();
-    let parsed = buckets::parse_bytes(&label, &fs::read(path).expect("it can be read"));
+    let bytes = fs::read(path).expect("it can be read");
+    let law = if is_bad_under_ratio(path) { Law::Ratio } else { Law::Grant };
+    let parsed = buckets::parse_bytes(&label, &bytes, law);
+    if law == Law::Ratio {
+        let under_grant = buckets::parse_bytes(&label, &bytes, Law::Grant);
+        assert_eq!(under_grant.errors, [], "{label}");
+    }
     assert!(parsed.service.is_none(), "{label} is read as a good file");
     assert!(!parsed.errors.is_empty(), "{label} is refused without a reason");
     let mut text = String::new();

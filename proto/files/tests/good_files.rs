@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use sluicegate_files::buckets::{self, Parsed};
 use sluicegate_files::{MAX_FILE_BYTES, MAX_FINDINGS_PER_FILE};
 use sluicegate_model::{
-    Bucket, Limit, Match, Mode, Name, OnControlLoss, Overflow, Owner, Pattern, Per, Request, Rule,
-    Scope, Select, ServiceBuckets, TokenRate,
+    Bucket, Law, Limit, Match, Mode, Name, OnControlLoss, Overflow, Owner, Pattern, Per, Request,
+    Rule, Scope, Select, ServiceBuckets, TokenRate,
 };
 
 fn name(text: &str) -> Name {
@@ -231,17 +231,24 @@ fn the_name_of_the_service_survives_errors() {
 
 #[test]
 fn the_examples_are_good_and_say_nothing() {
-    let loaded = buckets::load_dir(&configs());
+    let services = ["catalog", "checkout", "payments", "search", "workspace-api"];
+    examples_are_good(&configs(), Law::Ratio, &services);
+    examples_are_good(&configs().join("grant"), Law::Grant, &["images"]);
+}
+
+fn examples_are_good(dir: &Path, law: Law, expected: &[&str]) {
+    let loaded = buckets::load_dir(dir, law);
     let findings: Vec<String> =
         loaded.errors.iter().chain(&loaded.warnings).map(ToString::to_string).collect();
     assert!(findings.is_empty(), "{}", findings.join("\n"));
     assert!(loaded.complete && loaded.failed.is_empty());
     let services: Vec<&str> = loaded.services.iter().map(|(_, s)| s.service.as_str()).collect();
-    assert_eq!(services, ["catalog", "checkout", "payments", "workspace-api"]);
+    assert_eq!(services, expected);
     for (path, _) in &loaded.services {
         let text = std::fs::read_to_string(path).expect("it was read before");
-        let first = "# yaml-language-server: $schema=./bucket-file.schema.json\n";
-        assert!(text.starts_with(first), "{} names no schema", path.display());
+        let first = text.lines().next().and_then(|l| l.split_once("$schema="));
+        let (_, schema) = first.unwrap_or_else(|| panic!("{} names no schema", path.display()));
+        assert!(dir.join(schema).is_file(), "{schema} is no file");
     }
 }
 
@@ -266,7 +273,12 @@ fn the_reference_names_every_field() {
     let reference = include_str!("../../../docs/reference/bucket-files.md");
     let schema = sluicegate_files::schema::bucket_file();
     let fields_of = |at: &str| schema.pointer(at).and_then(|p| p.as_object()).expect("fields");
-    for at in ["/properties", "/$defs/bucket/properties", "/$defs/match/properties"] {
+    for at in [
+        "/properties",
+        "/$defs/bucket/properties",
+        "/$defs/match/properties",
+        "/$defs/priority/properties",
+    ] {
         for field in fields_of(at).keys() {
             assert!(reference.contains(&format!("| `{field}` |")), "no row for {field}");
         }
@@ -353,7 +365,7 @@ proptest! {
 
     #[test]
     fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-        let parsed = buckets::parse_bytes("random", &bytes);
+        let parsed = buckets::parse_bytes("random", &bytes, Law::Grant);
         prop_assert_eq!(parsed.service.is_some(), parsed.errors.is_empty());
     }
 

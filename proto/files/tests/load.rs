@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sluicegate_files::buckets::{Loaded, load_dir, load_files};
-use sluicegate_model::Name;
+use sluicegate_model::{Law, Name};
 
 fn file(service: &str) -> String {
     format!(
@@ -40,7 +40,7 @@ fn only_bucket_files_are_read_in_order() {
     write(dir.path(), "d.json", "{}");
     fs::create_dir(dir.path().join("sub.yaml")).expect("a directory");
     write(&dir.path().join("sub.yaml"), "e.yaml", &file("e"));
-    let loaded = load_dir(dir.path());
+    let loaded = load_dir(dir.path(), Law::Grant);
     assert_eq!(services(&loaded), ["a", "b"]);
     assert_eq!(said(&loaded), "");
     assert!(loaded.complete);
@@ -53,7 +53,7 @@ fn one_bad_file_blocks_no_other() {
     let bad = write(dir.path(), "b.yaml", &file("b").replace("5/s", "5"));
     let broken = write(dir.path(), "c.yaml", "service: c\nbuckets: [\n");
     let nameless = write(dir.path(), "d.yaml", "\"");
-    let loaded = load_dir(dir.path());
+    let loaded = load_dir(dir.path(), Law::Grant);
     assert_eq!(services(&loaded), ["a"]);
     let failed: Vec<_> =
         loaded.failed.iter().map(|f| (f.path.clone(), f.service.clone())).collect();
@@ -76,7 +76,7 @@ fn a_service_in_two_files_is_in_none() {
     let one = write(dir.path(), "1.yaml", &file("twin"));
     let two = write(dir.path(), "2.yaml", &file("twin"));
     write(dir.path(), "3.yaml", &file("other"));
-    let loaded = load_dir(dir.path());
+    let loaded = load_dir(dir.path(), Law::Grant);
     assert_eq!(services(&loaded), ["other"]);
     assert_eq!(loaded.errors.len(), 1);
     let message = said(&loaded);
@@ -86,7 +86,7 @@ fn a_service_in_two_files_is_in_none() {
     }
     // A second file for the service is refused even if it is the one with errors.
     write(dir.path(), "2.yaml", &file("twin").replace("zone", "zoen"));
-    let loaded = load_dir(dir.path());
+    let loaded = load_dir(dir.path(), Law::Grant);
     assert_eq!(services(&loaded), ["other"]);
     assert_eq!(loaded.errors.len(), 2, "{}", said(&loaded));
 }
@@ -94,7 +94,7 @@ fn a_service_in_two_files_is_in_none() {
 #[test]
 fn a_directory_that_cannot_be_read_removes_nothing() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let loaded = load_dir(&dir.path().join("gone"));
+    let loaded = load_dir(&dir.path().join("gone"), Law::Grant);
     assert!(!loaded.complete);
     assert!(said(&loaded).contains("the directory cannot be read"), "{}", said(&loaded));
     assert!(!loaded.is_removed(Path::new("a.yaml"), &name("a")));
@@ -105,7 +105,7 @@ fn named_files_are_read_whatever_they_are_called() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let good = write(dir.path(), ".buckets", &file("a"));
     let gone = dir.path().join("gone.yaml");
-    let loaded = load_files(&[good, gone.clone(), dir.path().to_owned()]);
+    let loaded = load_files(&[good, gone.clone(), dir.path().to_owned()], Law::Grant);
     assert_eq!(services(&loaded), ["a"]);
     assert_eq!(loaded.failed.len(), 2);
     assert!(said(&loaded).contains(&format!("{}: error: the file cannot be read", gone.display())));
@@ -118,7 +118,7 @@ fn an_oversized_file_is_refused_unread() {
     let path = dir.path().join("a.yaml");
     let file = fs::File::create(&path).expect("a file");
     file.set_len(1 << 40).expect("a sparse file");
-    let loaded = load_dir(dir.path());
+    let loaded = load_dir(dir.path(), Law::Grant);
     assert!(said(&loaded).contains("larger than 4 MiB"), "{}", said(&loaded));
 }
 
@@ -146,7 +146,7 @@ mod links {
             let file = format!("{service}.yaml");
             symlink(format!("..data/{file}"), root.join(&file)).expect("a link");
         }
-        let loaded = load_dir(root);
+        let loaded = load_dir(root, Law::Grant);
         assert_eq!(services(&loaded), ["a", "b"]);
         assert_eq!(loaded.services[0].0, root.join("a.yaml"), "named as the owner sees it");
         assert!(loaded.errors.is_empty(), "{}", said(&loaded));
@@ -155,7 +155,7 @@ mod links {
         symlink("..2026_02", root.join("..data_tmp")).expect("a link");
         fs::rename(root.join("..data_tmp"), root.join("..data")).expect("an atomic swap");
         fs::remove_file(root.join("b.yaml")).expect("the stale link is removed");
-        let loaded = load_dir(root);
+        let loaded = load_dir(root, Law::Grant);
         assert_eq!(services(&loaded), ["a"]);
         assert!(loaded.is_removed(&root.join("b.yaml"), &name("b")));
     }
@@ -166,7 +166,7 @@ mod links {
         symlink("nowhere", dir.path().join("a.yaml")).expect("a link");
         let made = std::process::Command::new("mkfifo").arg(dir.path().join("b.yaml")).status();
         assert!(made.expect("mkfifo runs").success());
-        let loaded = load_dir(dir.path());
+        let loaded = load_dir(dir.path(), Law::Grant);
         assert_eq!(loaded.failed.len(), 1, "{}", said(&loaded));
         assert!(said(&loaded).contains("a.yaml: error: the file cannot be read"));
         assert!(!loaded.is_removed(&dir.path().join("a.yaml"), &name("a")));

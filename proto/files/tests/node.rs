@@ -153,11 +153,10 @@ fn what_is_wrong_with_a_flag_names_the_flag() {
         errors("--max-keys-per-session 0"),
         "--max-keys-per-session: error: 0 is out of range; expected 1 to 50_000_000"
     );
-    assert!(
-        errors("--law grant")
-            .starts_with("--law: error: the law `grant` is not enforced by this version")
+    assert_eq!(
+        errors("--law plain"),
+        "--law: error: `plain` is not a law; expected `grant` or `ratio`"
     );
-    assert!(errors("--law plain").contains("`plain` is not a law; expected `ratio`"));
     let text = "apiVersion: sluicegate/v1\nkind: controller\nttl_ms: 3_000\n";
     let found = node::controller(file(text), flags("--tick-ms 60000"), "h").expect_err("bad");
     assert!(
@@ -171,6 +170,21 @@ fn what_is_wrong_with_a_flag_names_the_flag() {
     assert!(errors("--listen 127.0.0.1:5 --http-listen 127.0.0.1:5").contains("`listen` too"));
     let found = node::controller(None, ControllerFlags::default(), " ").expect_err("bad");
     assert!(found.to_string().starts_with("node: error: the name ` ` begins"), "{found}");
+}
+
+#[test]
+fn the_law_is_one_of_two() {
+    let head = "apiVersion: sluicegate/v1\nkind: controller\n";
+    for law in Law::ALL {
+        let text = format!("{head}law: {}\n", law.name());
+        let found = node::controller(file(&text), ControllerFlags::default(), "h").expect("good");
+        assert_eq!(found.law, law);
+        let found = node::controller(file(&text), flags("--law ratio"), "h").expect("good");
+        assert_eq!(found.law, Law::Ratio, "the flag wins");
+    }
+    let bad = format!("{head}law: Grant\n");
+    let found = node::controller(file(&bad), ControllerFlags::default(), "h").expect_err("bad");
+    assert!(found.to_string().starts_with("node.yaml:3:6: error: law: `Grant` is not a law"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use sluicegate_files::schema;
 
 /// Bad files about which a schema has nothing to say: what is wrong is between two values, or in
 /// the text before it is a document.
-const BEYOND_A_SCHEMA: [&str; 21] = [
+const BEYOND_A_SCHEMA: [&str; 29] = [
     "018-directive.yaml",
     "020-duplicate-key.yaml",
     "021-duplicate-top-level-key.yaml",
@@ -32,6 +32,14 @@ const BEYOND_A_SCHEMA: [&str; 21] = [
     "122-values-wrong-dimensions.yaml",
     "124-values-same-twice.yaml",
     "125-values-empty-caller.yaml",
+    "133-fair-by-in-per.yaml",
+    "134-fair-by-too-many-dimensions.yaml",
+    "142-priority-unknown-default.yaml",
+    "143-priority-default-of-no-class.yaml",
+    "148-priority-in-per.yaml",
+    "155-unlimited-with-what-needs-a-limit.yaml",
+    "156-under-ratio-guard-and-fair-by.yaml",
+    "157-under-ratio-priority.yaml",
 ];
 
 fn folder(name: &str) -> PathBuf {
@@ -130,6 +138,7 @@ fn the_schema_is_one_and_takes_every_good_file() {
     assert!(jsonschema::meta::is_valid(&schema), "it is not a JSON Schema");
     let validator = jsonschema::validator_for(&schema).expect("it is a JSON Schema");
     let mut files = yaml_files("../../configs");
+    files.extend(yaml_files("../../configs/grant"));
     files.extend(yaml_files("tests/good"));
     assert!(files.len() >= 5);
     for path in files {

@@ -11,6 +11,9 @@ pub enum Law {
 }
 
 impl Law {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Ratio, Self::Grant];
+
     /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -18,5 +21,11 @@ impl Law {
             Self::Ratio => "ratio",
             Self::Grant => "grant",
         }
+    }
+
+    /// The one of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|l| l.name() == name)
     }
 }

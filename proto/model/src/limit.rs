@@ -137,6 +137,10 @@ impl TokenRate {
 }
 
 impl Limit {
+    /// A limit up to this many requests a second is low: under the law grant it is not shared out
+    /// among zones, and no client guards it, because counts that small say too little.
+    pub const LOW_RPS: f64 = 200.0;
+
     /// The rate in requests a second; `None` if unlimited.
     #[must_use]
     pub fn rate_rps(&self) -> Option<f64> {

@@ -197,7 +197,8 @@ fn decode_sharing(sharing: v1::Sharing) -> Result<Sharing, Malformed> {
     use v1::sharing::Sharing as Wire;
     let classes = match sharing.sharing {
         None => return Err(Malformed::new("sharing", Problem::Missing)),
-        Some(Wire::Fair(_)) => return Ok(Sharing::Fair),
+        Some(Wire::Fair(true)) => return Ok(Sharing::Fair),
+        Some(Wire::Fair(false)) => return not_allowed("fair", false, "true"),
         Some(Wire::Priority(classes)) => classes,
     };
     let found = classes.order.len();

@@ -45,7 +45,8 @@ fn any_hello() -> impl Strategy<Value = Hello> {
 }
 
 fn any_report() -> impl Strategy<Value = Report> {
-    let entries = btree_map(any::<u32>(), (any_counts(), any_rps(), 0..4_u32), 0..20);
+    let rates = (any_rps(), any_rps(), any_rps(), any_rps());
+    let entries = btree_map(any::<u32>(), (any_counts(), rates, 0..4_u32), 0..20);
     let services = btree_map(any_name(), any::<[u64; 4]>(), 0..4);
     (
         1..=u64::MAX,
@@ -62,12 +63,12 @@ fn any_report() -> impl Strategy<Value = Report> {
             retired_keys: retired.into_iter().collect(),
             entries: entries
                 .into_iter()
-                .map(|(key, (counts, offered_rps, sessions))| Entry {
+                .map(|(key, (counts, (offered_rps, usual_rps, requests, rps), sessions))| Entry {
                     key,
                     counts,
                     offered_rps,
-                    usual_rps: 0.0,
-                    flight: Flight::default(),
+                    usual_rps,
+                    flight: Flight { requests, rps },
                     sessions,
                 })
                 .collect(),
@@ -124,6 +125,8 @@ pub(crate) fn any_down() -> impl Strategy<Value = Down> {
 
 fn any_directive() -> impl Strategy<Value = Directive> {
     let limit = prop_oneof![any_rps(), Just(f64::INFINITY)];
+    let grant =
+        (any_rps(), 0.0..=1.0).prop_map(|(rps, share)| Grant { rps, base_rps: rps * share });
     (
         any::<u32>(),
         0.0..1e6_f32,
@@ -133,14 +136,15 @@ fn any_directive() -> impl Strategy<Value = Directive> {
         0..=1_u64 << 49,
         any::<u64>(),
         0..=3_600_000_u64,
+        option::of(grant),
     )
-        .prop_map(|(admit, headroom, sigma, limit_rps, sessions, term, seq, ttl_ms)| {
+        .prop_map(|(admit, headroom, sigma, limit_rps, sessions, term, seq, ttl_ms, grant)| {
             Directive {
                 admit: AdmitRatio::from_bits(admit),
                 headroom,
                 sigma,
                 limit_rps,
-                grant: None,
+                grant,
                 sessions,
                 term,
                 seq,
@@ -152,26 +156,20 @@ fn any_directive() -> impl Strategy<Value = Directive> {
 fn any_configuration() -> impl Strategy<Value = Configuration> {
     let number = 0..=1_u64 << 49;
     let services = btree_map(any_name(), option::of(any_service()), 0..4);
-    (number.clone(), number, any::<bool>(), services).prop_map(|(version, term, full, services)| {
-        let mut made = Configuration {
-            version,
-            term,
-            full,
-            law: Law::Ratio,
-            services: vec![],
-            removed: vec![],
-        };
-        for (service, content) in services {
-            match content {
-                Some(content) => {
-                    made.services.push(Arc::new(ServiceBuckets { service, ..content }));
+    let law = prop_oneof![Just(Law::Ratio), Just(Law::Grant)];
+    (number.clone(), number, any::<bool>(), law, services).prop_map(
+        |(version, term, full, law, services)| {
+            let (mut present, mut removed) = (vec![], vec![]);
+            for (service, content) in services {
+                match content {
+                    Some(content) => present.push(Arc::new(ServiceBuckets { service, ..content })),
+                    None if !full => removed.push(service),
+                    None => {}
                 }
-                None if !full => made.removed.push(service),
-                None => {}
             }
-        }
-        made
-    })
+            Configuration { version, term, full, law, services: present, removed }
+        },
+    )
 }
 
 pub(crate) fn any_service() -> impl Strategy<Value = ServiceBuckets> {
@@ -202,9 +200,11 @@ fn any_bucket() -> impl Strategy<Value = Bucket> {
         Just(OnControlLoss::Closed),
     ];
     let rule = (any_match(), vec(any_match(), 0..3)).prop_map(|(on, not)| Rule { on, not });
-    (any_name(), scope, rule, any_limit(), mode, option::of(any_per()), loss).prop_map(
-        |(name, scope, rule, limit, mode, per, on_control_loss)| {
+    let enforcement = (any::<bool>(), any_share(), any_share());
+    (any_name(), scope, rule, any_limit(), mode, any_per(), loss, enforcement).prop_map(
+        |(name, scope, rule, limit, mode, per, on_control_loss, (guard, enforce, max_drop))| {
             let limit = if mode == Mode::Observe { Limit::Unlimited } else { limit };
+            let (per, sharing) = per.unzip();
             Bucket {
                 name,
                 scope,
@@ -213,13 +213,25 @@ fn any_bucket() -> impl Strategy<Value = Bucket> {
                 mode,
                 per,
                 on_control_loss,
-                guard: false,
-                enforce: 1.0,
-                max_drop: 1.0,
-                sharing: None,
+                guard,
+                enforce,
+                max_drop,
+                sharing: sharing.flatten(),
             }
         },
     )
+}
+
+fn any_share() -> impl Strategy<Value = f64> {
+    prop_oneof![Just(1.0), f64::MIN_POSITIVE..1.0]
+}
+
+fn any_sharing() -> impl Strategy<Value = Sharing> {
+    let order = btree_set(".{0,6}".prop_map(String::into_boxed_str), 2..=Classes::MAX);
+    let order = order.prop_map(|classes| classes.into_iter().collect::<Vec<_>>()).prop_shuffle();
+    let classes = (order, any::<prop::sample::Index>())
+        .prop_map(|(order, at)| Classes { default: at.index(order.len()), order });
+    prop_oneof![Just(Sharing::Fair), classes.prop_map(Sharing::Priority)]
 }
 
 fn any_match() -> impl Strategy<Value = Match> {
@@ -255,19 +267,21 @@ fn any_limit() -> impl Strategy<Value = Limit> {
     ]
 }
 
-fn any_per() -> impl Strategy<Value = Per> {
+/// `per`, and how the values of its last dimension share a limit, if they do.
+fn any_per() -> impl Strategy<Value = Option<(Per, Option<Sharing>)>> {
     let overflow = prop_oneof![Just(Overflow::Observe), any_limit().prop_map(Overflow::Limit)];
-    (btree_set(any_name(), 1..=Per::MAX_DIMENSIONS), 1..=Per::MAX_MAX_KEYS, overflow).prop_flat_map(
-        |(dimensions, max_keys, overflow)| {
-            let combination = vec(".{0,6}".prop_map(String::into_boxed_str), dimensions.len());
-            btree_map(combination, any_limit(), 0..4).prop_map(move |values| Per {
-                dimensions: dimensions.iter().cloned().collect(),
-                values,
-                max_keys,
-                overflow,
-            })
-        },
-    )
+    let dimensions = btree_set(any_name(), 1..=Per::MAX_DIMENSIONS);
+    let some = (dimensions, 1..=Per::MAX_MAX_KEYS, overflow, option::of(any_sharing()));
+    let some = some.prop_flat_map(|(dimensions, max_keys, overflow, sharing)| {
+        let named = dimensions.len() - usize::from(sharing.is_some());
+        let combination = vec(".{0,6}".prop_map(String::into_boxed_str), named);
+        let most = if named == 0 { 0 } else { 3 };
+        btree_map(combination, any_limit(), 0..=most).prop_map(move |values| {
+            let dimensions = dimensions.iter().cloned().collect();
+            (Per { dimensions, values, max_keys, overflow }, sharing.clone())
+        })
+    });
+    option::of(some)
 }
 
 /// Messages by name.
@@ -336,17 +350,41 @@ pub(crate) fn examples() -> (Examples<Up>, Examples<Down>) {
         services: vec![Arc::new(example_service())],
         removed: vec![name("old")],
     };
+    let granted = Directive {
+        grant: Some(Grant { rps: 120.0, base_rps: 100.0 }),
+        limit_rps: f64::INFINITY,
+        ..directive
+    };
+    let in_flight =
+        Entry { usual_rps: 10.0, flight: Flight { requests: 3.5, rps: 25.0 }, ..entry(4, 0, 30) };
+    let report_grant = Report {
+        seq: 7,
+        interval: Duration::from_millis(100),
+        entries: vec![in_flight, entry(5, 0, 1)],
+        ..Report::default()
+    };
+    let configuration_grant = Configuration {
+        law: Law::Grant,
+        services: vec![Arc::new(example_shared_service())],
+        removed: vec![],
+        full: true,
+        ..configuration.clone()
+    };
     let ups = vec![
         ("hello", Up::Hello(hello)),
         ("report", Up::Report(report)),
         ("report_sparse", Up::Report(sparse)),
+        ("report_grant", Up::Report(report_grant)),
         ("configuration_applied", Up::ConfigurationApplied(401)),
         ("seen", Up::Seen { term: 5, version: 402 }),
     ];
     let update = Update { ack_seq: 5, directives: vec![(0, directive), (2, directive)] };
+    let update_grant = Update { ack_seq: 7, directives: vec![(4, granted), (5, directive)] };
     let downs = vec![
         ("configuration", Down::Configuration(configuration)),
+        ("configuration_grant", Down::Configuration(configuration_grant)),
         ("update", Down::Update(update)),
+        ("update_grant", Down::Update(update_grant)),
     ];
     (ups, downs)
 }
@@ -403,5 +441,35 @@ pub(crate) fn example_service() -> ServiceBuckets {
         },
         select: Select::MostSpecific,
         buckets: vec![per_workspace, seen],
+    }
+}
+
+/// Buckets with every way of sharing a limit.
+pub(crate) fn example_shared_service() -> ServiceBuckets {
+    let limit = Limit::Tokens(TokenRate::per_second(1_000, None).expect("in bounds"));
+    let plain = |text| Bucket::plain(name(text), Scope::Global, limit);
+    let per = |dimensions: &[&str]| Per {
+        dimensions: dimensions.iter().map(|d| name(d)).collect(),
+        values: BTreeMap::new(),
+        max_keys: 500,
+        overflow: Overflow::Observe,
+    };
+    let order = vec!["gold".into(), "silver".into(), "tin".into()];
+    let mut priority = per(&["workspace", "tier"]);
+    priority.values.insert(vec!["12345".into()], Limit::Unlimited);
+    ServiceBuckets {
+        service: name("images"),
+        owner: Owner::default(),
+        select: Select::All,
+        buckets: vec![
+            Bucket { guard: true, ..plain("guarded") },
+            Bucket { enforce: 0.25, max_drop: 0.125, ..plain("ramp-in") },
+            Bucket { sharing: Some(Sharing::Fair), per: Some(per(&["user"])), ..plain("fair") },
+            Bucket {
+                sharing: Some(Sharing::Priority(Classes { order, default: 1 })),
+                per: Some(priority),
+                ..plain("ranked")
+            },
+        ],
     }
 }

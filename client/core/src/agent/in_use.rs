@@ -12,9 +12,13 @@ use super::cap::{BUDGET_HORIZON, Cap, Flow};
 use super::control::{Control, Loss, Moment, Share, Verdict};
 use super::guard::{LOW_LIMIT_RPS, Terms};
 use super::ledger::Stated;
-use super::rates::{Kind, MIN_BETWEEN_EARLY, Rates, Statement, Timing};
+use super::rates::{GONE_AFTER, Kind, MIN_BETWEEN_EARLY, Rates, Statement, Timing};
 use super::softened::Softened;
 use crate::{Keeper, KeyHandle};
+
+/// What stands for [`GONE_AFTER`] for a busy key with a low limit, which many clients use seldom:
+/// each of their requests must meet the ratio that all of them together have come to.
+const GONE_AFTER_IF_LOW: Duration = Duration::from_secs(60);
 
 /// The longest time that a drop tells its caller to wait.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -59,6 +63,8 @@ pub(super) struct InUse {
 struct Granting {
     rates: Rates,
     terms: Option<Terms>,
+    /// In use, whether there are requests or not.
+    stands: bool,
     guarded: bool,
     guard: Option<Cap>,
     guard_of: Flow,
@@ -70,6 +76,7 @@ impl Granting {
         Box::new(Self {
             rates: Rates::new(since),
             terms: None,
+            stands: false,
             guarded: asked && timing.switches.guard,
             guard: None,
             guard_of: Flow { rate_rps: 0.0, depth: 0.0 },
@@ -93,8 +100,8 @@ impl Granting {
         self.guard_of = flow;
     }
 
-    fn guard_budget(&self) -> u64 {
-        self.guard.map_or(u64::MAX, |guard| guard.budget(&self.guard_of, Duration::ZERO))
+    fn guard_budget(&self) -> Option<u64> {
+        self.guard.map(|guard| guard.budget(&self.guard_of, Duration::ZERO))
     }
 }
 
@@ -147,6 +154,23 @@ impl InUse {
         if let Some(granting) = &mut self.granting {
             granting.rates = Rates::new(since);
         }
+    }
+
+    /// Whether a directive for it should be there before its first request.
+    pub(super) fn is_low(&self) -> bool {
+        self.flow.is_some_and(|flow| flow.rate_rps <= LOW_LIMIT_RPS)
+    }
+
+    /// It is in use from now on, whether there are requests or not.
+    pub(super) fn stand(&mut self) {
+        if let Some(granting) = &mut self.granting {
+            granting.stands = true;
+            granting.rates.stand();
+        }
+    }
+
+    pub(super) fn stands(&self) -> bool {
+        self.granting.as_ref().is_some_and(|g| g.stands)
     }
 
     /// Goes on from what it was before its bucket changed.
@@ -265,19 +289,16 @@ impl InUse {
             self.cap.change(&self.level_of, &level_of);
             self.level_of = level_of;
         }
-        if capped {
-            let guard = self.granting.as_ref().map_or(u64::MAX, |g| g.guard_budget());
-            let budget = self.cap.budget(&self.level_of, BUDGET_HORIZON).min(guard);
-            if self.budget != Some(budget) {
-                keeper.set_budget(self.key, Some(budget));
-                self.budget = Some(budget);
-            }
-        } else if self.told.is_none_or(|told| told.capped) {
-            keeper.set_budget(self.key, None);
-            self.budget = None;
-        }
         self.was_off |= !capped;
-        self.enforce(keeper, Verdict { admit: verdict.admit, capped });
+        let cap = capped.then(|| self.cap.budget(&self.level_of, BUDGET_HORIZON));
+        let guard = self.granting.as_ref().and_then(|g| g.guard_budget());
+        let budget = cap.map_or(guard, |cap| Some(guard.map_or(cap, |guard| guard.min(cap))));
+        let was_free = self.told.is_some_and(|told| !told.capped) && self.budget.is_none();
+        if self.budget != budget || budget.is_none() && !was_free {
+            keeper.set_budget(self.key, budget);
+            self.budget = budget;
+        }
+        self.enforce(keeper, Verdict { admit: verdict.admit, capped: budget.is_some() });
     }
 
     fn enforce(&mut self, keeper: &mut Keeper, verdict: Verdict) {
@@ -340,14 +361,12 @@ impl InUse {
         span: Duration,
         timing: &Timing,
     ) -> Option<Due> {
-        let Some(flow) = &self.flow else {
-            if let Some(granting) = &mut self.granting {
-                granting.rates.end_slot(span);
-            }
-            return None;
-        };
+        let is_low = self.is_low();
         let granting = self.granting.as_mut()?;
         granting.rates.end_slot(span);
+        if self.flow.is_none() {
+            return None;
+        }
         let (directed, terms) = (self.control.is_held(), granting.terms);
         let is_worth = |n: f64, span: Duration| match terms.filter(|_| directed) {
             Some(terms) => {
@@ -359,8 +378,7 @@ impl InUse {
         if let Some(kind) = granting.rates.due(now, timing.switches, is_worth) {
             return granting.rates.state(now, kind, timing).map(Due::Stated);
         }
-        let told = timing.switches.on_admit && flow.rate_rps <= LOW_LIMIT_RPS && admitted > 0;
-        told.then_some(Due::Counts)
+        (timing.switches.on_admit && is_low && admitted > 0).then_some(Due::Counts)
     }
 
     /// Whether it is reported at each tick, not only at slow ones: it is busy, or without a directive
@@ -372,12 +390,20 @@ impl InUse {
 
     /// What a tick states of it under the law `grant`, if it is due.
     pub(super) fn tick(&mut self, now: Time, is_slow: bool, timing: &Timing) -> Option<Statement> {
-        let is_due = is_slow || self.is_hot();
+        let (is_hot, is_low) = (self.is_hot(), self.is_low());
         let granting = self.granting.as_mut()?;
-        if !is_due || granting.rates.awaits_follow_up() {
+        if !(is_slow || is_hot) || granting.rates.awaits_follow_up() {
             return None;
         }
+        if !granting.stands {
+            granting.rates.stay(if is_hot && is_low { GONE_AFTER_IF_LOW } else { GONE_AFTER });
+        }
         granting.rates.state(now, Kind::Tick, timing)
+    }
+
+    /// Whether reports say that this client uses it.
+    pub(super) fn is_told(&self) -> bool {
+        self.granting.as_ref().is_some_and(|g| !g.rates.is_gone())
     }
 
     /// How soon it will be reported again.

@@ -29,6 +29,9 @@ pub(super) const MAX_NAP: Duration = Duration::from_millis(40);
 /// In at most so many looks every resting key without values is examined.
 const MAX_ROUND_LOOKS: usize = 32;
 
+/// The most keys that are in use under the law `grant` whether there are requests or not.
+const MAX_STANDING_KEYS: usize = 64;
+
 const RESTING: u32 = u32::MAX;
 
 /// What is kept of every key.
@@ -58,6 +61,8 @@ pub(super) struct Keys {
     /// Keys without values, in use or not.
     whole: usize,
     longest_round: usize,
+    /// Keys in use whether there are requests or not.
+    standing: usize,
     /// Whose turn it is among them.
     turn: usize,
     looked: Time,
@@ -90,6 +95,7 @@ impl Keys {
             fresh: Vec::new(),
             whole: 0,
             longest_round: 1,
+            standing: 0,
             turn: 0,
             looked: now,
             ticked: now,
@@ -99,10 +105,33 @@ impl Keys {
 
     /// The law is this one from now on.
     pub(super) fn obey(&mut self, law: Law, keeper: &Keeper, now: Time) {
-        if self.law != law {
-            self.law = law;
-            let timing = &self.timing;
-            self.in_use.iter_mut().for_each(|used| used.obey(keeper, law, timing, now));
+        if self.law == law {
+            return;
+        }
+        (self.law, self.standing) = (law, 0);
+        for place in 0..self.in_use.len() {
+            self.in_use[place].obey(keeper, law, &self.timing, now);
+            self.let_stand(place, keeper);
+        }
+        // Some of those that rest are to stand.
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.extend(self.whole_resting(keeper));
+        self.fresh = fresh;
+    }
+
+    fn whole_resting(&self, keeper: &Keeper) -> impl Iterator<Item = KeyHandle> {
+        let all = (0..self.all.len()).map(handle_at);
+        all.filter(|k| self.is_resting(*k) && !keeper.is_value(*k))
+    }
+
+    /// A key with a low limit is in use from the start, if there are few of them: clients that use
+    /// it seldom would else find no directive at the first request, and together be too many.
+    fn let_stand(&mut self, place: usize, keeper: &Keeper) {
+        let used = &mut self.in_use[place];
+        let may = self.law == Law::Grant && used.is_low() && !keeper.is_value(used.key);
+        if may && self.standing < MAX_STANDING_KEYS {
+            used.stand();
+            self.standing += 1;
         }
     }
 
@@ -167,11 +196,12 @@ impl Keys {
         let mut fresh = std::mem::take(&mut self.fresh);
         if round > self.longest_round {
             self.longest_round = round;
-            let all = (0..self.all.len()).map(handle_at);
-            fresh.extend(all.filter(|k| self.is_resting(*k) && !keeper.is_value(*k)));
+            fresh.extend(self.whole_resting(keeper));
         }
         for key in fresh.drain(..) {
-            if let Some(place) = self.wake(keeper, key, moment) {
+            if let Some(place) = self.wake(keeper, key, moment)
+                && !self.in_use[place].stands()
+            {
                 self.rest(place, keeper);
             }
         }
@@ -244,8 +274,9 @@ impl Keys {
     }
 
     /// States the rates of keys whose turn it is, and lets keys rest that are not used. `is_slow`
-    /// says whether it is the turn of those far below their limit as well. How soon the next report
-    /// is to come.
+    /// says whether it is the turn of those far below their limit as well, `must_speak` whether
+    /// something of a key in use must be said, if only that it is. How soon the next report is to
+    /// come.
     pub(super) fn tick(
         &mut self,
         keeper: &mut Keeper,
@@ -253,6 +284,7 @@ impl Keys {
         meters: &AgentCounters,
         moment: &Moment,
         is_slow: bool,
+        must_speak: bool,
     ) -> Pace {
         let seconds = moment.now.since(self.ticked).as_secs_f64();
         self.ticked = moment.now;
@@ -280,6 +312,12 @@ impl Keys {
                     if key.promoted { &meters.keys_promoted } else { &meters.promotions_refused };
                 counter.hit();
             }
+        }
+        if must_speak
+            && let Some(used) = self.in_use.iter().find(|used| used.is_told())
+            && let Some(Some(key)) = self.all.get(used.key.index())
+        {
+            ledger.repeat(key.line);
         }
         self.let_rest(keeper, moment);
         pace
@@ -385,6 +423,7 @@ impl Keys {
         used.offer_from(self.ticked);
         used.apply(keeper, moment, used_at);
         self.in_use.push(used);
+        self.let_stand(place, keeper);
         Some(place)
     }
 
@@ -395,8 +434,11 @@ impl Keys {
         let Some(used) = self.in_use.get_mut(known.place as usize) else { return };
         let fresh = InUse::new(keeper, key, moment.now, self.law, &self.timing);
         let before = std::mem::replace(used, fresh);
+        self.standing -= usize::from(before.stands());
         used.follow(before);
         used.apply(keeper, moment, used_at);
+        let place = known.place as usize;
+        self.let_stand(place, keeper);
     }
 
     fn retire(
@@ -464,6 +506,7 @@ impl Keys {
 
     fn remove(&mut self, place: usize) -> InUse {
         let gone = self.in_use.swap_remove(place);
+        self.standing -= usize::from(gone.stands());
         if let Some(moved) = self.in_use.get(place)
             && let Some(Some(key)) = self.all.get_mut(moved.key.index())
         {

@@ -219,6 +219,11 @@ impl Ledger {
         }
     }
 
+    /// The next report says of a line what was said before, as a sign of life.
+    pub(super) fn repeat(&mut self, id: LineId) {
+        self.mark(id);
+    }
+
     /// The rates of a key from now on, and whether it had traffic lately; the line is due.
     pub(super) fn gauge(&mut self, id: LineId, rates: Stated, in_use: bool) {
         let line = &mut self.lines[id as usize];

@@ -266,7 +266,8 @@ impl Agent {
         let interval = now.since(self.last_tick);
         if !interval.is_zero() {
             let (keeper, ledger) = (&mut self.keeper, &mut self.ledger);
-            let pace = self.keys.tick(keeper, ledger, &self.meters, moment, is_slow);
+            let must_speak = self.stream.open && now.since(self.last_report) >= GONE_AFTER;
+            let pace = self.keys.tick(keeper, ledger, &self.meters, moment, is_slow, must_speak);
             self.ledger.set_interval(match (self.law, pace) {
                 (Law::Ratio, _) => interval,
                 (Law::Grant, Pace::EachTick) => tick,

@@ -34,7 +34,8 @@ pub(super) const MIN_BETWEEN_EARLY: Duration = Duration::from_millis(10);
 const MIN_BEFORE_EARLY: Duration = Duration::from_millis(5);
 /// After so many reports in a row without a request nothing is said until there is one.
 const IDLE_REPORTS: u8 = 2;
-/// After so long without a request the client is no longer one of those that use the key.
+
+/// After so long without a request the client is, usually, no longer one of those that use the key.
 pub(super) const GONE_AFTER: Duration = Duration::from_secs(10);
 
 /// Why a key is reported.
@@ -83,6 +84,8 @@ pub(super) struct Rates {
     early_at: Time,
     follow_up_at: Time,
     seen: Time,
+    /// After so long without a request the client is no longer one of those that use the key.
+    gone_after: Duration,
     idle_reports: u8,
     gone: bool,
 }
@@ -105,9 +108,20 @@ impl Rates {
             early_at: Time::ZERO,
             follow_up_at: Time::NEVER,
             seen: since,
+            gone_after: GONE_AFTER,
             idle_reports: 0,
             gone: true,
         }
+    }
+
+    /// The client counts as one that uses the key for so long after a request.
+    pub(super) fn stay(&mut self, gone_after: Duration) {
+        self.gone_after = gone_after;
+    }
+
+    /// The client counts as one that uses the key, though there was no request yet.
+    pub(super) fn stand(&mut self) {
+        (self.gone, self.gone_after) = (false, Duration::MAX);
     }
 
     /// `offered` requests came since the last call.
@@ -199,7 +213,7 @@ impl Rates {
         self.close_window(now, kind, timing);
         let quiet = now.since(self.seen);
         self.idle_reports = if n > 0 { 0 } else { self.idle_reports.saturating_add(1) };
-        self.gone |= quiet >= GONE_AFTER;
+        self.gone |= quiet >= self.gone_after;
         if self.idle_reports > IDLE_REPORTS && self.offered_rps <= 0.0 && quiet < USUAL_MEMORY {
             return None;
         }

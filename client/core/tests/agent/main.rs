@@ -5,5 +5,8 @@ mod configuration;
 mod control_loss;
 mod directives;
 mod eviction;
+mod grant;
+mod guard;
 mod reports;
 mod rig;
+mod softened;

@@ -184,11 +184,16 @@ proptest! {
     #[test]
     fn counts_are_exact_over_a_bad_network(
         fates in proptest::collection::vec((fate(), 0_u64..30), 5..40),
+        granting in any::<bool>(),
     ) {
-        let mut world = World::with(vec![
+        let services = vec![
             service("s", vec![bucket("b", per_second(1_000, None))]),
             service("t", vec![per_value("v", Limit::Unlimited)]),
-        ]);
+        ];
+        let mut world = match granting {
+            true => World::granting(services, |_| {}),
+            false => World::with(services),
+        };
         (world.drains, world.acks) = (false, false);
         let mut asked = 0;
         // As of the last acknowledgement that arrived, and what breaks hid from the client.

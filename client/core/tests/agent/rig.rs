@@ -1,7 +1,6 @@
 //! The bench: a limiter and its agent, a clock that only this moves, and an aggregator that keeps
 //! books as the real one does.
 
-use sluicegate_model::Law;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +9,8 @@ use std::time::Duration;
 use sluicegate_client_core::{Agent, CoarseClock, Limiter, Settings, client};
 use sluicegate_model::{
     AdmitRatio, Bucket, Configuration, Counts, Directive, Down, Hello, KeyId, KeyName, KeyValues,
-    Limit, Match, Mode, Name, OnControlLoss, Overflow, Owner, Per, Report, Request, Rule, Scope,
-    Select, ServiceBuckets, ServiceCounts, Time, TokenRate, Up, Update,
+    Law, Limit, Match, Mode, Name, OnControlLoss, Overflow, Owner, Per, Report, Request, Rule,
+    Scope, Select, ServiceBuckets, ServiceCounts, Time, TokenRate, Up, Update,
 };
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);
@@ -167,6 +166,7 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) version: u64,
     pub(crate) term: u64,
+    pub(crate) law: Law,
     seq: u64,
     /// Whether the aggregator acknowledges, and is heard of every two seconds, by itself.
     pub(crate) acks: bool,
@@ -197,6 +197,7 @@ impl World {
             clock,
             version: 0,
             term: 1,
+            law: Law::Ratio,
             seq: 0,
             acks: true,
             drains: true,
@@ -208,6 +209,21 @@ impl World {
     /// Connected, with these services in force.
     pub(crate) fn with(services: Vec<Arc<ServiceBuckets>>) -> Self {
         let mut world = Self::new(|_| {});
+        world.connect();
+        world.snapshot(services);
+        world
+    }
+
+    /// Connected, with these services in force under the law `grant`, and ten ticks a second.
+    pub(crate) fn granting(
+        services: Vec<Arc<ServiceBuckets>>,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        let mut world = Self::new(|settings| {
+            settings.tick = Duration::from_millis(100);
+            change(settings);
+        });
+        world.law = Law::Grant;
         world.connect();
         world.snapshot(services);
         world
@@ -253,7 +269,7 @@ impl World {
             version,
             term,
             full,
-            law: Law::Ratio,
+            law: self.law,
             services,
             removed,
         }));

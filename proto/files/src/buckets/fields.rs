@@ -55,6 +55,10 @@ pub(crate) enum Shape {
     Values,
     ValueNames,
     Overflow,
+    Share,
+    Priority,
+    Classes,
+    Class,
 }
 
 impl FieldName for Field {
@@ -146,6 +150,23 @@ pub(crate) static ON_CONTROL_LOSS: [Word<OnControlLoss>; 4] = [
     Word { text: "closed", doc: "Admits nothing.", value: OnControlLoss::Closed },
 ];
 
+/// `guard`.
+pub(crate) static GUARD: [Word<bool>; 2] = [
+    Word { text: "off", doc: "Waits for word from the control plane.", value: false },
+    Word {
+        text: "on",
+        doc: "Each client cuts a surge off by itself, before word of it comes back.",
+        value: true,
+    },
+];
+
+/// The fields that mean nothing without a limit.
+pub(crate) const ONLY_WITH_LIMIT: [&str; 5] =
+    ["guard", "enforce", "max_drop", "fair_by", "priority"];
+
+/// Those that only the law grant knows.
+pub(crate) const ONLY_UNDER_GRANT: [&str; 3] = ["guard", "fair_by", "priority"];
+
 /// The top of a file.
 pub(crate) static SERVICE: [Field; 10] = [
     required("apiVersion", "The version of this format: `sluicegate/v1`.", Shape::ApiVersion),
@@ -203,7 +224,7 @@ pub(crate) static BUCKET: [Field; 26] = [
     optional("values", "Limits of single values of the `per` dimensions.", Shape::Values),
     optional(
         "max_keys",
-        "The most values that have counts of their own at once. Default: 100_000.",
+        "The most values that have counts of their own at once, those of `fair_by` included. Default: 100_000.",
         Shape::Count(1, Per::MAX_MAX_KEYS as u64),
     ),
     optional(
@@ -216,13 +237,33 @@ pub(crate) static BUCKET: [Field; 26] = [
         "What clients do once the control plane has been silent for too long. Default: `open`.",
         Shape::Words(|| listed(&ON_CONTROL_LOSS)),
     ),
+    optional(
+        "enforce",
+        "The share of its drops that is enforced, above 0 up to 1, or as 25%; the rest is admitted and counted as would drop. Default: 1.",
+        Shape::Share,
+    ),
+    optional(
+        "max_drop",
+        "The largest share of the offered requests that is dropped, above 0 up to 1, or as 25%. Default: 1.",
+        Shape::Share,
+    ),
+    optional(
+        "guard",
+        "Whether each client cuts a surge off by itself. For limits above 200/s; needs the law grant. Default: `off`.",
+        Shape::Words(|| listed(&GUARD)),
+    ),
+    optional(
+        "fair_by",
+        "A dimension whose values share the limit fairly: none gets more than another that wants more than it gets. Needs the law grant.",
+        Shape::Name,
+    ),
+    optional(
+        "priority",
+        "Classes of requests: what is over the limit is dropped from the worst class first. A retry (dimension `attempt` of 2 or more) is in the worst class. Needs the law grant.",
+        Shape::Priority,
+    ),
     not_yet("algorithm", "the choice of a counting algorithm"),
     not_yet("limits", "limits that differ by region"),
-    not_yet("enforce", "enforcing only a share of the drops"),
-    not_yet("max_drop", "a bound on the share that is dropped"),
-    not_yet("guard", "the client-side early cut-off of the grant law"),
-    not_yet("fair_by", "fairness among the values of a dimension"),
-    not_yet("priority", "dropping the least important requests first"),
     not_yet("charge", "what a denied request charges"),
     not_yet("count_at", "which side of a call counts it"),
     elsewhere("caller", "`caller` belongs inside `match`: `match: { caller: ... }`"),
@@ -283,6 +324,17 @@ pub(crate) static RATE: [Field; 5] = [
     elsewhere(
         "limit",
         "`limit` does not belong here; write the limit itself, and `burst` beside it",
+    ),
+];
+
+/// `priority`.
+pub(crate) static PRIORITY: [Field; 3] = [
+    required("dimension", "The dimension whose values are the classes.", Shape::Name),
+    required("order", "The classes, the best first: 2 to 8 exact values.", Shape::Classes),
+    optional(
+        "default",
+        "The class of requests with another value, or without one. Default: the worst.",
+        Shape::Class,
     ),
 ];
 

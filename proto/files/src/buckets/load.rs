@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use sluicegate_model::{Name, ServiceBuckets};
+use sluicegate_model::{Law, Name, ServiceBuckets};
 
 use super::{parse_bytes, whole};
 use crate::diagnostic::Diagnostic;
@@ -59,27 +59,28 @@ impl Loaded {
     }
 }
 
-/// Reads every `*.yaml` and `*.yml` file that stands directly in `dir` and is not hidden.
+/// Reads every `*.yaml` and `*.yml` file that stands directly in `dir` and is not hidden, for a
+/// control plane under `law`.
 ///
 /// Never fails as a whole: what cannot be read is in [`Loaded::errors`].
 #[must_use]
-pub fn load_dir(dir: &Path) -> Loaded {
-    let mut loaded = read_dir(dir);
+pub fn load_dir(dir: &Path, law: Law) -> Loaded {
+    let mut loaded = read_dir(dir, law);
     for _ in 1..MAX_READS {
         let (before, found) = loaded;
         if before == stamp(dir) {
             return found;
         }
-        loaded = read_dir(dir);
+        loaded = read_dir(dir, law);
     }
     loaded.1
 }
 
-/// Reads these files, whatever their names.
+/// Reads these files, whatever their names, for a control plane under `law`.
 #[must_use]
-pub fn load_files(files: &[PathBuf]) -> Loaded {
+pub fn load_files(files: &[PathBuf], law: Law) -> Loaded {
     let mut loaded = Loaded { complete: true, ..Loaded::default() };
-    read_all(files, &mut loaded);
+    read_all(files, law, &mut loaded);
     loaded
 }
 
@@ -90,7 +91,7 @@ fn stamp(dir: &Path) -> Stamp {
     (fs::canonicalize(dir).ok(), fs::read_link(dir.join("..data")).ok())
 }
 
-fn read_dir(dir: &Path) -> (Stamp, Loaded) {
+fn read_dir(dir: &Path, law: Law) -> (Stamp, Loaded) {
     let before = stamp(dir);
     let mut loaded = Loaded { complete: true, ..Loaded::default() };
     match bucket_files(dir) {
@@ -102,7 +103,7 @@ fn read_dir(dir: &Path) -> (Stamp, Loaded) {
                 loaded.complete = false;
                 files.truncate(MAX_FILES);
             }
-            read_all(&files, &mut loaded);
+            read_all(&files, law, &mut loaded);
         }
         Err(e) => {
             let message = format!("the directory cannot be read: {e}");
@@ -133,7 +134,7 @@ fn is_bucket_file(path: &Path) -> bool {
     !hidden && yaml && fs::metadata(path).map_or(true, |m| m.is_file())
 }
 
-fn read_all(files: &[PathBuf], loaded: &mut Loaded) {
+fn read_all(files: &[PathBuf], law: Law, loaded: &mut Loaded) {
     let mut total = 0;
     for path in files {
         let label = path.display().to_string();
@@ -163,7 +164,7 @@ fn read_all(files: &[PathBuf], loaded: &mut Loaded) {
             loaded.failed.push(Failed { path: path.clone(), service: None });
             continue;
         }
-        let parsed = parse_bytes(&label, &bytes);
+        let parsed = parse_bytes(&label, &bytes, law);
         loaded.warnings.extend(parsed.warnings);
         loaded.errors.extend(parsed.errors);
         match parsed.service {

@@ -1,26 +1,34 @@
 //! Bucket files: one service a file, YAML text to a validated [`ServiceBuckets`], with everything
 //! that is wrong reported at once. Does no I/O; [`load_dir`] is where directories are read.
 
+mod enforcement;
 pub(crate) mod fields;
 mod limit;
 mod load;
 mod per;
 mod rule;
+mod sharing;
+mod value;
 
 use std::collections::HashMap;
 
 use sluicegate_model::{
-    Bucket, Limit, MAX_BUCKETS_PER_SERVICE, Mode, Name, Owner, Rule, Scope, Select, ServiceBuckets,
+    Bucket, Law, Limit, MAX_BUCKETS_PER_SERVICE, Mode, Name, Owner, Rule, Scope, Select,
+    ServiceBuckets,
 };
 
 pub use fields::{API_VERSION, MAX_DIMENSIONS, MAX_NOT, MAX_PATTERNS, MAX_TEXT_BYTES, MAX_VALUES};
 pub use load::{Failed, Loaded, MAX_FILES, MAX_TOTAL_BYTES, load_dir, load_files};
 
 use crate::diagnostic::{At, Diagnostic, Problem, Report, Severity, quoted};
+use crate::node::Kind;
 use crate::source;
 use crate::tree::{self, Key, Node, Tree, Value};
 use crate::walk::{Fields, Trail, grouped, name, scalar, word};
-use fields::{BUCKET, MODES, ON_CONTROL_LOSS, SCOPES, SELECTS, SERVICE};
+use enforcement::Enforcement;
+use fields::{
+    BUCKET, MODES, ON_CONTROL_LOSS, ONLY_UNDER_GRANT, ONLY_WITH_LIMIT, SCOPES, SELECTS, SERVICE,
+};
 
 /// What a bucket file says.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,15 +43,15 @@ pub struct Parsed {
     pub errors: Vec<Diagnostic>,
 }
 
-/// Reads a bucket file. `path` is what messages call it.
+/// Reads a bucket file for a control plane under the law grant. `path` is what messages call it.
 #[must_use]
 pub fn parse(path: &str, text: &str) -> Parsed {
-    parse_bytes(path, text.as_bytes())
+    parse_bytes(path, text.as_bytes(), Law::Grant)
 }
 
-/// As [`parse`], for bytes that may not be text.
+/// As [`parse`], for bytes that may not be text, under `law`.
 #[must_use]
-pub fn parse_bytes(path: &str, bytes: &[u8]) -> Parsed {
+pub fn parse_bytes(path: &str, bytes: &[u8], law: Law) -> Parsed {
     let text = match source::text(path, bytes) {
         Ok(text) => text,
         Err(error) => {
@@ -57,7 +65,7 @@ pub fn parse_bytes(path: &str, bytes: &[u8]) -> Parsed {
     };
     let mut report = Report::new(path, text);
     let (service, name) = match tree::read(text, &mut report) {
-        Tree::Whole(root) => (service(&root, &mut report), service_name(&root)),
+        Tree::Whole(root) => (service(&root, law, &mut report), service_name(&root)),
         Tree::Broken(entries) => (None, name_in(&entries)),
         Tree::Nothing => {
             let p = Problem::new("the file is empty")
@@ -87,7 +95,7 @@ fn name_in(entries: &[(Key, Node)]) -> Option<Name> {
     }
 }
 
-fn service(root: &Node, report: &mut Report<'_>) -> Option<ServiceBuckets> {
+fn service(root: &Node, law: Law, report: &mut Report<'_>) -> Option<ServiceBuckets> {
     let trail = Trail::Top;
     if root.is_null() {
         let p = Problem::new("the document is empty")
@@ -96,14 +104,10 @@ fn service(root: &Node, report: &mut Report<'_>) -> Option<ServiceBuckets> {
         return None;
     }
     if let Value::Map(entries) = &root.value
-        && let Some((key, _)) = entries.iter().find(|(key, _)| key.text == "kind")
+        && let Some((key, kind)) = entries.iter().find(|(key, _)| key.text == "kind")
         && !entries.iter().any(|(key, _)| key.text == "service")
     {
-        let p = Problem::new(
-            "this is a file of node settings; expected a bucket file, which has no `kind`",
-        )
-        .help("keep bucket files in a directory of their own");
-        report.error(key.at, &trail.field("kind"), p);
+        report.error(key.at, &trail.field("kind"), not_buckets(kind));
         return None;
     }
     let fields = Fields::of(root, &trail, "a bucket file", &SERVICE, report)?;
@@ -127,8 +131,27 @@ fn service(root: &Node, report: &mut Report<'_>) -> Option<ServiceBuckets> {
             "list the buckets; `buckets: []` is a service without limits",
             report,
         )
-        .and_then(|n| buckets(n, &trail.field("buckets"), report));
+        .and_then(|n| buckets(n, law, &trail.field("buckets"), report));
     Some(ServiceBuckets { service: service?, owner, select: select?, buckets: buckets? })
+}
+
+/// What a file with a `kind` is instead.
+fn not_buckets(kind: &Node) -> Problem {
+    match &kind.value {
+        Value::Scalar { text, .. } if text == "ConfigMap" => Problem::new(
+            "this is a ConfigMap of Kubernetes; expected a bucket file, which has no `kind`",
+        )
+        .help("a bucket file is the text under one of the names in its `data`, without the rest"),
+        Value::Scalar { text, .. } if Kind::nearest(text).is_none() => Problem::new(format!(
+            "{} is no kind of file that this program reads; expected a bucket file, which has no `kind`",
+            quoted(text)
+        ))
+        .help("a bucket file begins with `apiVersion: sluicegate/v1` and `service: ...`"),
+        Value::Scalar { .. } | Value::List(_) | Value::Map(_) | Value::Reported => Problem::new(
+            "this is a file of node settings; expected a bucket file, which has no `kind`",
+        )
+        .help("keep bucket files in a directory of their own"),
+    }
 }
 
 /// Checks `apiVersion`, which every file has.
@@ -161,7 +184,12 @@ fn text(fields: &Fields<'_>, field: &'static str, report: &mut Report<'_>) -> Op
     Some(text.to_owned())
 }
 
-fn buckets(node: &Node, trail: &Trail<'_>, report: &mut Report<'_>) -> Option<Vec<Bucket>> {
+fn buckets(
+    node: &Node,
+    law: Law,
+    trail: &Trail<'_>,
+    report: &mut Report<'_>,
+) -> Option<Vec<Bucket>> {
     let items = match &node.value {
         Value::List(items) => items,
         Value::Reported => return None,
@@ -180,7 +208,7 @@ fn buckets(node: &Node, trail: &Trail<'_>, report: &mut Report<'_>) -> Option<Ve
     let mut lines: HashMap<Name, u32> = HashMap::with_capacity(items.len());
     let mut found = Some(Vec::with_capacity(items.len()));
     for (i, item) in items.iter().enumerate() {
-        match (bucket(item, &trail.item(i), &mut lines, report), found.as_mut()) {
+        match (bucket(item, law, &trail.item(i), &mut lines, report), found.as_mut()) {
             (Some(bucket), Some(all)) => all.push(bucket),
             _ => found = None,
         }
@@ -190,6 +218,7 @@ fn buckets(node: &Node, trail: &Trail<'_>, report: &mut Report<'_>) -> Option<Ve
 
 fn bucket(
     node: &Node,
+    law: Law,
     trail: &Trail<'_>,
     lines: &mut HashMap<Name, u32>,
     report: &mut Report<'_>,
@@ -211,12 +240,15 @@ fn bucket(
         Some(Mode::Observe) => observed(&fields, trail, report),
         Some(Mode::Deny | Mode::Shadow) | None => limited(&fields, mode, trail, report),
     };
-    let per = per::per(&fields, mode, trail, report);
+    let enforcement = enforcement::enforcement(&fields, trail, report);
+    let shared = sharing::shared(&fields, trail, report);
+    let per = per::per(&fields, shared.as_ref().and_then(Option::as_ref), mode, trail, report);
     let on_control_loss = match fields.get("on_control_loss", trail, report) {
         None => Some(sluicegate_model::OnControlLoss::default()),
         Some(n) => word(n, &trail.field("on_control_loss"), &ON_CONTROL_LOSS, report),
     };
-    Some(Bucket {
+    let Enforcement { guard, enforce, max_drop } = enforcement?;
+    let bucket = Bucket {
         name: name?,
         scope: scope?,
         rule: rule?,
@@ -224,11 +256,47 @@ fn bucket(
         mode: mode?,
         per: per?,
         on_control_loss: on_control_loss?,
-        guard: false,
-        enforce: 1.0,
-        max_drop: 1.0,
-        sharing: None,
-    })
+        guard,
+        enforce,
+        max_drop,
+        sharing: shared?.map(|s| s.sharing),
+    };
+    has_effect(&bucket, law, &fields, trail, report).then_some(bucket)
+}
+
+/// Refuses what cannot have an effect, with this limit or under this law, and warns of what has none.
+fn has_effect(
+    bucket: &Bucket,
+    law: Law,
+    fields: &Fields<'_>,
+    trail: &Trail<'_>,
+    report: &mut Report<'_>,
+) -> bool {
+    let before = report.errors();
+    if bucket.mode != Mode::Observe && !enforcement::is_limited(bucket) {
+        for field in ONLY_WITH_LIMIT {
+            let Some(at) = fields.key_at(field) else { continue };
+            let p = Problem::new(format!("`{field}` means nothing where nothing is limited"))
+                .help("remove it, or write a limit instead of `unlimited`");
+            report.error(at, &trail.field(field), p);
+        }
+    }
+    if law == Law::Ratio {
+        let off = |field| field == "guard" && !bucket.guard;
+        for field in ONLY_UNDER_GRANT.into_iter().filter(|f| !off(*f)) {
+            let Some(at) = fields.key_at(field) else { continue };
+            let p = Problem::new(format!(
+                "`{field}` needs the law grant, and this control plane is under the law ratio"
+            ))
+            .help("remove it, or give the controllers the setting `law: grant`");
+            report.error(at, &trail.field(field), p);
+        }
+    }
+    let has_effect = report.errors() == before;
+    if has_effect {
+        enforcement::warn(bucket, fields, trail, report);
+    }
+    has_effect
 }
 
 fn bucket_name(
@@ -275,7 +343,8 @@ fn mode(node: &Node, trail: &Trail<'_>, report: &mut Report<'_>) -> Option<Mode>
 /// The limit of a bucket in `observe`: none, and nothing that belongs to one.
 fn observed(fields: &Fields<'_>, trail: &Trail<'_>, report: &mut Report<'_>) -> Option<Limit> {
     let before = report.errors();
-    for field in ["limit", "burst", "on_control_loss"] {
+    let only_with_limit = ["limit", "burst", "on_control_loss"].into_iter().chain(ONLY_WITH_LIMIT);
+    for field in only_with_limit {
         if let Some(at) = fields.key_at(field) {
             let p = Problem::new(format!(
                 "a bucket with `mode: observe` only counts, so it has no `{field}`"

@@ -2,42 +2,50 @@
 
 use std::collections::BTreeMap;
 
-use sluicegate_model::{Limit, MAX_VALUE_BYTES, Mode, Name, Overflow, Per};
+use sluicegate_model::{Limit, Mode, Name, Overflow, Per};
 
 use super::fields::{MAX_VALUES, VALUE};
 use super::limit;
-use crate::diagnostic::{At, Problem, Report, quoted};
+use super::sharing::{self, Shared};
+use super::value::Exact;
+use crate::diagnostic::{Problem, Report, quoted};
 use crate::suggest::nearest;
-use crate::tree::{Key, Node, Value, is_null};
-use crate::walk::{Fields, Trail, count, grouped, name, scalar};
+use crate::tree::{Key, Node, Value};
+use crate::walk::{Fields, Trail, count, grouped, name};
 
-/// The fields that have no meaning without `per`.
+/// The fields that have no meaning without `per`. With `fair_by`, the last two have one.
 const ONLY_WITH_PER: [&str; 3] = ["values", "max_keys", "overflow"];
+
+const VALUES: Exact<'static> = Exact {
+    list: "`values`",
+    otherwise: "the limit of every value that is not listed is the bucket's `limit`",
+    pattern: "to limit a group of values together, give it a bucket of its own",
+};
 
 type Values = BTreeMap<Vec<Box<str>>, Limit>;
 
-/// Reads a bucket's `per` and what goes with it. The outer `None` says that something was wrong.
+/// Reads a bucket's `per` and what goes with it; the dimension whose values share a limit becomes
+/// its last one. The outer `None` says that something was wrong.
 pub(super) fn per(
     fields: &Fields<'_>,
+    shared: Option<&Shared>,
     mode: Option<Mode>,
     trail: &Trail<'_>,
     report: &mut Report<'_>,
 ) -> Option<Option<Per>> {
     let before = report.errors();
-    if !fields.has("per") {
-        for field in ONLY_WITH_PER {
-            if let Some(at) = fields.key_at(field) {
-                let p = Problem::new(format!(
-                    "`{field}` needs `per`: there are no values to tell apart"
-                ))
-                .help("add per: [dimension], or remove this");
-                report.error(at, &trail.field(field), p);
+    let own = match fields.has("per") {
+        true => fields
+            .get("per", trail, report)
+            .and_then(|n| dimensions(n, &trail.field("per"), report)),
+        false => {
+            without_per(fields, trail, report);
+            if shared.is_none() {
+                return (report.errors() == before).then_some(None);
             }
+            Some(Vec::new())
         }
-        return (report.errors() == before).then_some(None);
-    }
-    let dimensions =
-        fields.get("per", trail, report).and_then(|n| dimensions(n, &trail.field("per"), report));
+    };
     let max_keys = match fields.get("max_keys", trail, report) {
         None => Some(Per::DEFAULT_MAX_KEYS),
         Some(n) => {
@@ -49,14 +57,18 @@ pub(super) fn per(
         None => Some(Overflow::Observe),
         Some(n) => overflow(n, mode, &trail.field("overflow"), report),
     };
-    let values = match (fields.get("values", trail, report), &dimensions) {
+    let values = match (fields.get("values", trail, report), &own) {
         (None, _) => Some(Values::new()),
-        (Some(node), Some(dimensions)) => {
-            values(node, dimensions, mode, &trail.field("values"), report)
+        (Some(node), Some(own)) if !own.is_empty() => {
+            values(node, own, mode, &trail.field("values"), report)
         }
-        (Some(_), None) => None,
+        (Some(_), _) => None,
     };
-    let (dimensions, max_keys, overflow, values) = (dimensions?, max_keys?, overflow?, values?);
+    let mut dimensions = own?;
+    if let Some(shared) = shared {
+        sharing::join(&mut dimensions, shared, trail, report);
+    }
+    let (max_keys, overflow, values) = (max_keys?, overflow?, values?);
     if values.len() > max_keys as usize {
         let at = fields.key_at("max_keys").or(fields.key_at("values")).unwrap_or(fields.at);
         let p = Problem::new(format!(
@@ -68,6 +80,24 @@ pub(super) fn per(
         report.error(at, &trail.field("max_keys"), p);
     }
     (report.errors() == before).then_some(Some(Per { dimensions, values, max_keys, overflow }))
+}
+
+fn without_per(fields: &Fields<'_>, trail: &Trail<'_>, report: &mut Report<'_>) {
+    for field in ONLY_WITH_PER {
+        let Some(at) = fields.key_at(field) else { continue };
+        let p = match (field, fields.has("fair_by")) {
+            ("values", true) => Problem::new(
+                "`values` needs `per`: the values of `fair_by` share one limit and have none of their own",
+            )
+            .help("remove it"),
+            (_, true) => continue,
+            (_, false) => {
+                Problem::new(format!("`{field}` needs `per`: there are no values to tell apart"))
+                    .help("add per: [dimension], or remove this")
+            }
+        };
+        report.error(at, &trail.field(field), p);
+    }
 }
 
 fn dimensions(node: &Node, trail: &Trail<'_>, report: &mut Report<'_>) -> Option<Vec<Name>> {
@@ -209,7 +239,7 @@ fn by_value(
     let mut found = Some(Values::new());
     for (key, node) in entries {
         let at_value = trail.field(&key.text);
-        let value = value(&key.text, key.plain, key.at, dimension, trail, report);
+        let value = VALUES.check(&key.text, key.plain, key.at, dimension, trail, report);
         let limit = limit::standing_alone(node, &at_value, report);
         match (found.as_mut(), value, limit) {
             (Some(all), Some(value), Some(limit)) => {
@@ -308,48 +338,7 @@ fn combination(
             continue;
         };
         let trail = trail.field(dimension.as_str());
-        if let Some(text) = scalar(node, &trail, "a value", report) {
-            let plain = matches!(node.value, Value::Scalar { plain: true, .. });
-            values.extend(value(text, plain, node.at, dimension, &trail, report));
-        }
+        values.extend(VALUES.read(node, dimension, &trail, report));
     }
     (report.errors() == before).then_some(values)
-}
-
-/// Checks one exact value. A number keeps its text.
-fn value(
-    text: &str,
-    plain: bool,
-    at: At,
-    dimension: &Name,
-    trail: &Trail<'_>,
-    report: &mut Report<'_>,
-) -> Option<Box<str>> {
-    let built_in = matches!(dimension.as_str(), "caller" | "procedure");
-    let problem = if plain && is_null(text) {
-        Problem::new(format!("{} without quotes is no value in YAML", quoted(text)))
-            .help(format!("if you mean the text, write \"{text}\""))
-    } else if text == "*" {
-        Problem::new("`values` lists exact values; `*` is none")
-            .help("the limit of every value that is not listed is the bucket's `limit`")
-    } else if text.is_empty() && built_in {
-        Problem::new(format!("an empty {dimension} counts as not given, so it has no key"))
-    } else if text.len() > MAX_VALUE_BYTES {
-        Problem::new(format!(
-            "the value is {} bytes long, the most is {MAX_VALUE_BYTES}",
-            text.len()
-        ))
-    } else {
-        if text.ends_with('*') {
-            let p = Problem::new(format!(
-                "{} is taken as an exact value: patterns have no meaning in `values`",
-                quoted(text)
-            ))
-            .help("to limit a group of values together, give it a bucket of its own");
-            report.warn(at, trail, p);
-        }
-        return Some(text.into());
-    };
-    report.error(at, trail, problem);
-    None
 }

@@ -214,7 +214,7 @@ settings! {
     ControllerFlags {
         /// The directory with the bucket files. Default: configs.
         [value_name = "DIR"] buckets_dir: PathBuf,
-        /// How limits become drop ratios: ratio. Default: ratio.
+        /// How limits become drop ratios, for the whole control plane: grant (zones are granted parts of a limit, and surges are reported at once; what guard, fair_by and priority need) or ratio (the share of the last interval that was over the limit). Default: ratio.
         [value_name = "LAW"] law: String,
     }
     includes { node: NodeFlags, listen: ListenFlags, limits: LimitFlags, }

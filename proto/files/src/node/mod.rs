@@ -18,6 +18,7 @@ pub use settings::{
 
 use crate::diagnostic::{Diagnostic, Report};
 use crate::source;
+use crate::suggest::nearest;
 use crate::tree::{self, Node, Tree, Value};
 use resolve::Resolver;
 
@@ -47,6 +48,13 @@ impl Kind {
             Self::Sidecar => "sidecar",
             Self::Client => "client",
         }
+    }
+
+    /// The one that `text` names, or is most likely meant to name.
+    #[must_use]
+    pub fn nearest(text: &str) -> Option<Self> {
+        let name = nearest(text, Self::ALL.iter().map(|k| k.as_str()))?;
+        Self::ALL.into_iter().find(|k| k.as_str() == name)
     }
 }
 

@@ -14,16 +14,15 @@ use super::flags::{
 };
 use super::settings::{
     AggregatorSettings, ClientLimits, ClientSettings, ControllerSettings, DEFAULT_AGGREGATOR,
-    DEFAULT_BUCKETS_DIR, DEFAULT_CALLER_KEY, DEFAULT_CONTROLLER, DEFAULT_MAX_IDENTITIES,
-    DEFAULT_MAX_VALUES, DEFAULT_PLACE, DEFAULT_PROCEDURE_KEY, DEFAULT_RAMP_MS, DEFAULT_TICK_MS,
-    DEFAULT_TTL_MS, Limits, MAX_ADDRESSES, MAX_SERVICES, MIN_TICKS_PER_TTL, RAMP_MS,
-    SidecarSettings, TICK_MS, TTL_MS, loopback,
+    DEFAULT_BUCKETS_DIR, DEFAULT_CALLER_KEY, DEFAULT_CONTROLLER, DEFAULT_LAW,
+    DEFAULT_MAX_IDENTITIES, DEFAULT_MAX_VALUES, DEFAULT_PLACE, DEFAULT_PROCEDURE_KEY,
+    DEFAULT_RAMP_MS, DEFAULT_TICK_MS, DEFAULT_TTL_MS, Limits, MAX_ADDRESSES, MAX_SERVICES,
+    MIN_TICKS_PER_TTL, RAMP_MS, SidecarSettings, TICK_MS, TTL_MS, loopback,
 };
 use super::{InvalidSettings, Kind, SettingsFile};
 use crate::buckets::api_version;
 use crate::diagnostic::{At, Diagnostic, Problem, Report, Severity, quoted};
 use crate::source;
-use crate::suggest::nearest;
 use crate::tree::{self, Node, Tree, Value};
 use crate::walk::{Fields, Trail, grouped, scalar};
 
@@ -238,10 +237,10 @@ fn check_kind(kind: Kind, fields: &Fields<'_>, report: &mut Report<'_>) {
             article(kind)
         )),
         None => {
-            let p =
-                Problem::new(format!("{} is not a kind of node; expected `{kind}`", quoted(text)));
-            match nearest(text, Kind::ALL.iter().map(|k| k.as_str())) {
-                Some(word) => p.help(format!("did you mean `{word}`?")),
+            let all = Kind::ALL.map(|k| format!("`{k}`")).join(", ");
+            let p = Problem::new(format!("{} is not a kind of node; expected {all}", quoted(text)));
+            match Kind::nearest(text) {
+                Some(kind) => p.help(format!("did you mean `{kind}`?")),
                 None => p,
             }
         }
@@ -352,20 +351,13 @@ fn limits(r: &mut Resolver<'_>, flags: LimitFlags, default: Limits) -> Option<Li
 }
 
 fn law(r: &mut Resolver<'_>, given: Option<String>) -> Option<Law> {
-    match given.as_deref() {
-        None | Some("ratio") => Some(Law::Ratio),
-        Some("grant") => Some(Law::Grant),
-        Some(other) => {
-            r.error(
-                "law",
-                Problem::new(format!(
-                    "{} is not a law; expected `grant` or `ratio`",
-                    quoted(other)
-                )),
-            );
-            None
-        }
+    let Some(text) = given else { return Some(DEFAULT_LAW) };
+    let law = Law::named(&text);
+    if law.is_none() {
+        let p = format!("{} is not a law; expected `grant` or `ratio`", quoted(&text));
+        r.error("law", Problem::new(p));
     }
+    law
 }
 
 pub(super) fn controller(

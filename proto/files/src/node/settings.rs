@@ -12,6 +12,7 @@ pub(super) const DEFAULT_TICK_MS: u64 = 1_000;
 pub(super) const DEFAULT_TTL_MS: u64 = 10_000;
 pub(super) const DEFAULT_RAMP_MS: u64 = 10_000;
 pub(super) const DEFAULT_BUCKETS_DIR: &str = "configs";
+pub(super) const DEFAULT_LAW: Law = Law::Ratio;
 pub(super) const DEFAULT_CONTROLLER: &str = "127.0.0.1:7400";
 pub(super) const DEFAULT_AGGREGATOR: &str = "127.0.0.1:7401";
 pub(super) const DEFAULT_MAX_IDENTITIES: u32 = 65_536;
