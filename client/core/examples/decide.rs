@@ -20,8 +20,8 @@ use sluicegate_client_core::{
     CoarseClock, Keeper, KeyEvent, KeyHandle, Limiter, Outcome, Prepared, Settings, limiter,
 };
 use sluicegate_model::{
-    AdmitRatio, Bucket, Limit, Match, Mode, Name, OnControlLoss, Overflow, Owner, Pattern, Per,
-    Request, Rule, Scope, Select, ServiceBuckets, Time, TokenRate,
+    AdmitRatio, Bucket, Classes, Limit, Match, Mode, Name, OnControlLoss, Overflow, Owner, Pattern,
+    Per, Request, Rule, Scope, Select, ServiceBuckets, Sharing, Time, TokenRate,
 };
 
 /// Identities (service, caller, procedure) that the decisions go round.
@@ -31,6 +31,8 @@ const VALUES: usize = 100_000;
 /// Positions of the random order; a power of two.
 const ORDER: usize = 1 << 17;
 const DIMENSION: &str = "workspace_id";
+/// Of the priority case, the best first.
+const CLASSES: [&str; 4] = ["critical", "interactive", "batch", "bulk"];
 
 fn main() {
     let args = Args::parse();
@@ -118,11 +120,15 @@ impl World {
         keeper.configure(Coarse.now(), std::slice::from_ref(&of));
         let mut random = Random(7);
         let values = match args.case.as_str() {
-            "per-value" => values(VALUES),
+            "per-value" | "fair" => values(VALUES),
+            "priority" => CLASSES.map(str::to_owned).into(),
             "descriptor" => values(args.buckets),
             _ => Vec::new(),
         };
-        let among = if values.is_empty() { IDENTITIES } else { values.len() };
+        let among = match args.case.as_str() {
+            "descriptor" => values.len(),
+            _ => values.len().max(IDENTITIES),
+        };
         let order = (0..ORDER).map(|_| random.below(among)).collect();
         Self { limiter, keeper, identities: identities(args), values, order }
     }
@@ -219,8 +225,9 @@ fn buckets(args: &Args) -> ServiceBuckets {
                 buckets.push(bucket(format!("all-{i}"), Match::default()));
             }
         }
-        "per-value" => {
+        "per-value" | "fair" | "priority" => {
             let mut each = bucket("each".to_owned(), Match::default());
+            each.sharing = sharing(&args.case);
             each.per = Some(Per {
                 dimensions: vec![Name::new(DIMENSION).expect("a name")],
                 values: BTreeMap::new(),
@@ -249,6 +256,17 @@ fn buckets(args: &Args) -> ServiceBuckets {
         }
     }
     service(buckets)
+}
+
+fn sharing(case: &str) -> Option<Sharing> {
+    match case {
+        "fair" => Some(Sharing::Fair),
+        "priority" => {
+            let order = CLASSES.map(Box::from).into();
+            Some(Sharing::Priority(Classes { order, default: CLASSES.len() - 1 }))
+        }
+        _ => None,
+    }
 }
 
 fn service(buckets: Vec<Bucket>) -> ServiceBuckets {
@@ -291,11 +309,19 @@ fn run(args: &Args, world: &World, thread: usize, barrier: &Barrier) -> (f64, us
                 identities.iter().map(|t| limiter.prepare(&request(t, &[]))).collect();
             measure(args, world, thread, barrier, &handles, Prepared::decide)
         }
-        "per-value" => {
-            let shown: Vec<[(&str, &str); 1]> =
-                world.values.iter().map(|v| [(DIMENSION, v.as_str())]).collect();
-            let requests: Vec<Request<'_>> =
-                identities.iter().cycle().zip(&shown).map(|(t, d)| request(t, d)).collect();
+        "per-value" | "fair" | "priority" => {
+            // Only classes ask which attempt it is.
+            let dimensions = if args.case == "priority" { 2 } else { 1 };
+            let shown: Vec<[(&str, &str); 2]> = world
+                .values
+                .iter()
+                .map(|v| [(DIMENSION, v.as_str()), (Classes::ATTEMPT, "1")])
+                .collect();
+            let pairs = identities.iter().cycle().zip(shown.iter().cycle());
+            let requests: Vec<Request<'_>> = pairs
+                .take(identities.len().max(shown.len()))
+                .map(|(t, d)| request(t, &d[..dimensions]))
+                .collect();
             measure(args, world, thread, barrier, &requests, |r| limiter.decide(r))
         }
         "descriptor" => {

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use sluicegate_model::{Per, Request};
 
 use crate::cell::{ALL, CountCell, Tally};
-use crate::matcher::{Counted, Resolved, ServicePlan};
-use crate::open::{Candidate, Dimensions};
+use crate::matcher::{Counted, Only, Resolved, ServicePlan};
+use crate::open::Dimensions;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
+use crate::sharing::{ClassBucket, SharedDimension};
 use crate::slot::{RuleSlot, ServiceSlot, Slot};
 use crate::stripe;
 use crate::sync::Ordering;
@@ -149,23 +150,41 @@ impl<C: CoarseClock> Decider<'_, C> {
         match &resolved.one {
             Some(one) => self.one(&one.slot, resolved, hits),
             None if resolved.nothing => self.none(resolved, hits),
-            None if resolved.each.is_some() => self.by_value(plan, resolved, request, hits),
-            None => self.by_several(plan, resolved, request, hits),
+            None => match &resolved.only {
+                Only::Each(per) => self.by_value(plan, per, resolved, request, hits),
+                Only::Class(class) => self.by_class(class, resolved, request, hits),
+                Only::Neither => self.by_several(plan, resolved, request, hits),
+            },
         }
     }
 
-    /// Decides by the key of the request's one value; `resolved.each` says whose.
+    /// Decides by the key of the request's one value.
     #[inline(never)]
     fn by_value<D: Dimensions>(
         self,
         plan: &Plan,
+        per: &PerBucket,
         resolved: &Resolved,
         request: &D,
         hits: u32,
     ) -> Outcome {
-        let Some(per) = &resolved.each else { return self.none(resolved, hits) };
         match self.value_slot(plan, per, request) {
             Some(slot) => self.shared_one(slot, resolved, hits),
+            None => self.none(resolved, hits),
+        }
+    }
+
+    /// Decides by the key of the request's one class.
+    #[inline(never)]
+    fn by_class<D: Dimensions>(
+        self,
+        class: &ClassBucket,
+        resolved: &Resolved,
+        request: &D,
+        hits: u32,
+    ) -> Outcome {
+        match class.rule(request) {
+            Some(rule) => self.one(&rule.slot, resolved, hits),
             None => self.none(resolved, hits),
         }
     }
@@ -291,10 +310,8 @@ impl<C: CoarseClock> Decider<'_, C> {
         service: &'p ServicePlan,
         request: &'p Request<'p>,
     ) -> impl Iterator<Item = &'p Slot> {
-        service.matching(request).filter_map(move |place| match service.counted.get(place)? {
-            Counted::Whole(rule) => Some(&rule.slot),
-            Counted::Each(per) => self.value_slot(plan, per, request),
-        })
+        let places = service.matching(request);
+        places.filter_map(move |place| self.slot_of(plan, service.counted.get(place)?, request))
     }
 
     /// Of each group of open candidates the slot that counts.
@@ -305,17 +322,19 @@ impl<C: CoarseClock> Decider<'_, C> {
         request: &'p D,
     ) -> impl Iterator<Item = &'p Slot> {
         let counting = resolved.groups.iter().flat_map(move |group| group.counting(request));
-        counting.filter_map(move |candidate| self.slot_of(plan, candidate, request))
+        counting.filter_map(move |candidate| self.slot_of(plan, &candidate.counted, request))
     }
 
+    #[inline(always)]
     fn slot_of<'p, D: Dimensions>(
         self,
         plan: &'p Plan,
-        candidate: &'p Candidate,
+        counted: &'p Counted,
         request: &D,
     ) -> Option<&'p Slot> {
-        match &candidate.counted {
+        match counted {
             Counted::Whole(rule) => Some(&rule.slot),
+            Counted::Class(class) => class.rule(request).map(|rule| &rule.slot),
             Counted::Each(per) => self.value_slot(plan, per, request),
         }
     }
@@ -329,7 +348,7 @@ impl<C: CoarseClock> Decider<'_, C> {
         per: &'p PerBucket,
         request: &D,
     ) -> Option<&'p Slot> {
-        if let [only] = &*per.dimensions
+        if let Some(only) = &per.single
             && let Some(value) = request.dimension(only)
             && let Some(number) = find_single(&plan.values, &plan.hasher, per.number, value)
             && let Some(slot) = plan.arena.touch(number)
@@ -348,23 +367,37 @@ impl<C: CoarseClock> Decider<'_, C> {
         request: &D,
     ) -> Option<&'p Slot> {
         let mut parts = [""; Per::MAX_DIMENSIONS];
-        for (part, dimension) in parts.iter_mut().zip(&per.dimensions) {
+        for (part, dimension) in parts.iter_mut().zip(&per.asked) {
             *part = request.dimension(dimension)?;
         }
-        let query = Query::new(&plan.hasher, per.number, parts, per.dimensions.len());
+        let mut count = per.asked.len();
+        if let Some(shared) = &per.shared {
+            parts[count] = shared.value(request);
+            count += 1;
+        }
+        let query = Query::new(&plan.hasher, per.number, parts, count);
         if let Some(query) = &query
             && let Some((number, _)) = plan.values.find(query.hash, query)
             && let Some(slot) = plan.arena.touch(number)
         {
             return Some(slot);
         }
-        self.overflow(per, query);
-        Some(&per.overflow.slot)
+        Some(self.without_key(plan, per, parts, query))
     }
 
+    /// What counts values that have no key of their own.
     #[cold]
     #[inline(never)]
-    fn overflow(self, per: &PerBucket, query: Option<Query<'_>>) {
+    fn without_key<'p>(
+        self,
+        plan: &'p Plan,
+        per: &'p PerBucket,
+        parts: [&str; Per::MAX_DIMENSIONS],
+        query: Option<Query<'_>>,
+    ) -> &'p Slot {
+        if let Some(slot) = closed_group(plan, per, parts) {
+            return slot;
+        }
         match query {
             Some(query) if !per.full.load(Ordering::Relaxed) => {
                 self.limiter.shared().waiting.post(Some(per.number), query.hash, query.parts());
@@ -373,6 +406,7 @@ impl<C: CoarseClock> Decider<'_, C> {
                 self.limiter.shared().refused_values.fetch_add(1, Ordering::Relaxed);
             }
         }
+        &per.overflow.slot
     }
 
     /// The cell that this thread counts a slot on.
@@ -434,6 +468,22 @@ impl<C: CoarseClock> Decider<'_, C> {
     pub(crate) fn is_forgiven(self, slot: &Slot) -> bool {
         slot.flags().asks_clock() && self.limiter.now() > self.limiter.shared().stale_at()
     }
+}
+
+/// The slot of a fair bucket's group of values that has a limit of 0: whatever value of the shared
+/// dimension comes, one key drops them all, and none of them needs another.
+fn closed_group<'p>(
+    plan: &'p Plan,
+    per: &PerBucket,
+    mut parts: [&str; Per::MAX_DIMENSIONS],
+) -> Option<&'p Slot> {
+    if per.asked.is_empty() || !matches!(per.shared, Some(SharedDimension::Fair(_))) {
+        return None;
+    }
+    parts[per.asked.len()] = "";
+    let query = Query::new(&plan.hasher, per.number, parts, per.parts())?;
+    let (number, _) = plan.values.find(query.hash, &query)?;
+    plan.arena.touch(number).filter(|slot| slot.flags().is_closed())
 }
 
 #[inline]

@@ -132,13 +132,13 @@ impl Verdict {
 fn limit_of(plan: &Plan, request: &Request<'_>, slot: &Slot) -> Limit {
     let Some(named) = plan.buckets.get(&slot.bucket()) else { return Limit::Unlimited };
     let Some(bucket) = named.of.buckets.get(named.place) else { return Limit::Unlimited };
-    match &bucket.per {
-        Some(_) if named.overflow => bucket.limit_of(&KeyValues::Overflow),
-        Some(per) if !per.values.is_empty() => {
+    match (&bucket.per, &named.key) {
+        (Some(_), Some(key)) => bucket.limit_of(key),
+        (Some(per), None) if !per.values.is_empty() => {
             let shown = per.dimensions.iter().map(|d| request.dimension(d.as_str()));
             let values = shown.map(|v| Box::from(v.unwrap_or_default())).collect();
             bucket.limit_of(&KeyValues::Each(values))
         }
-        Some(_) | None => bucket.limit,
+        (Some(_) | None, _) => bucket.limit,
     }
 }

@@ -44,8 +44,8 @@ impl KeyHandle {
 /// What happened to a key since [`Keeper::poll_event`] was last asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyEvent {
-    /// It is there: every whole and overflow key from its configuration on, a value's key from
-    /// [`Keeper::adopt`] on. Its counts start at 0; its ratio is "all" ("none" for a limit of 0).
+    /// It is there: every whole and overflow key, and those of classes where keys differ by
+    /// nothing else, from configuration on; a value's key from [`Keeper::adopt`] on. Its counts start at 0; its ratio is "all" ("none" for a limit of 0).
     New(KeyHandle),
     /// Its limit, mode or `on_control_loss` is another now; its counts go on.
     Changed(KeyHandle),
@@ -108,7 +108,8 @@ struct RuleRecord {
     rule: Arc<RuleSlot>,
     of: Arc<ServiceBuckets>,
     place: usize,
-    overflow: bool,
+    /// Which key of the bucket.
+    key: KeyValues,
     leaving: bool,
 }
 
@@ -367,12 +368,11 @@ impl Keeper {
     fn values(&self, key: KeyHandle) -> Option<KeyValues> {
         match self.record(key.0) {
             Record::Free => None,
-            Record::Rule(r) if r.overflow => Some(KeyValues::Overflow),
-            Record::Rule(_) => Some(KeyValues::Whole),
+            Record::Rule(r) => Some(r.key.clone()),
             Record::Value { per, number, .. } => {
                 let state = self.pers.get(*per as usize)?.as_ref()?;
                 let entry = self.plan.values.get(*number as usize)?;
-                Some(entry.values(state.per.dimensions.len()))
+                Some(entry.values(state.per.parts()))
             }
         }
     }

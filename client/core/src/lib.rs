@@ -20,6 +20,7 @@ mod open;
 mod outcome;
 mod plan;
 mod settings;
+mod sharing;
 mod slot;
 mod stats;
 mod stripe;

@@ -10,6 +10,7 @@ use sluicegate_model::{
 };
 
 use crate::open::{ByValue, Candidate, Conditions, Dimension, Group, add, exact, fits};
+use crate::sharing::ClassBucket;
 use crate::slot::{RuleSlot, ServiceSlot};
 use crate::values::PerBucket;
 
@@ -18,8 +19,21 @@ use crate::values::PerBucket;
 pub(crate) enum Counted {
     /// On one slot.
     Whole(Arc<RuleSlot>),
+    /// On the slot of the request's class.
+    Class(Arc<ClassBucket>),
     /// On the slot of the request's values.
     Each(Arc<PerBucket>),
+}
+
+impl Counted {
+    /// The slots that are there from configuration on.
+    pub(crate) fn rules(&self) -> &[Arc<RuleSlot>] {
+        match self {
+            Self::Whole(rule) => std::slice::from_ref(rule),
+            Self::Class(class) => &class.rules,
+            Self::Each(per) => std::slice::from_ref(&per.overflow),
+        }
+    }
 }
 
 /// The buckets of one service with their slots.
@@ -41,12 +55,22 @@ pub(crate) struct Resolved {
     pub(crate) one: Option<Arc<RuleSlot>>,
     /// No bucket can count it.
     pub(crate) nothing: bool,
-    /// The bucket, if there is exactly one and its values are all there is to look up.
-    pub(crate) each: Option<Arc<PerBucket>>,
+    /// The bucket, if there is exactly one and its values or classes are all there is to look up.
+    pub(crate) only: Only,
     /// Slots that count whatever the dimensions are.
     pub(crate) fixed: Box<[Arc<RuleSlot>]>,
     /// Buckets that count or not as the dimensions say.
     pub(crate) groups: Box<[Group]>,
+}
+
+/// The one bucket that counts an identity, if it is not known yet on which slot.
+#[derive(Debug, Default)]
+pub(crate) enum Only {
+    Each(Arc<PerBucket>),
+    Class(Arc<ClassBucket>),
+    /// There are several, or there is more to ask.
+    #[default]
+    Neither,
 }
 
 impl ServicePlan {
@@ -93,10 +117,8 @@ impl ServicePlan {
 
     fn fits(&self, place: usize, request: &Request<'_>) -> bool {
         self.of.buckets.get(place).is_some_and(|b| {
-            b.rule.fits(request)
-                && per_dimensions(b)
-                    .iter()
-                    .all(|d| Request::dimension(request, d.as_str()).is_some())
+            let mut asked = b.asked_dimensions().iter();
+            b.rule.fits(request) && asked.all(|d| Request::dimension(request, d.as_str()).is_some())
         })
     }
 
@@ -105,7 +127,7 @@ impl ServicePlan {
     pub(crate) fn resolve(&self, request: &Request<'_>, closed: bool) -> Resolved {
         let candidates = self.sorted_places(request).into_iter().filter_map(|place| {
             let candidate = if closed {
-                self.fits(place, request).then(|| self.certain(place)).flatten()
+                self.fits(place, request).then(|| self.certain(place, request)).flatten()
             } else {
                 self.candidate(place, request)
             };
@@ -131,15 +153,15 @@ impl ServicePlan {
         }
         groups.retain(|group| !group.is_empty());
         let one = if groups.is_empty() && fixed.len() == 1 { fixed.first().cloned() } else { None };
-        let each = match (&*fixed, &*groups) {
-            ([], [group]) => group.only_each(),
-            _ => None,
+        let only = match (&*fixed, &*groups) {
+            ([], [group]) => group.only(),
+            _ => Only::Neither,
         };
         Resolved {
             service: Some(self.slot.clone()),
             one,
             nothing: fixed.is_empty() && groups.is_empty(),
-            each,
+            only,
             fixed: fixed.into_boxed_slice(),
             groups: groups.into_boxed_slice(),
         }
@@ -189,8 +211,12 @@ impl ServicePlan {
         scopes.into_values().map(order).collect()
     }
 
-    fn certain(&self, place: usize) -> Option<Candidate> {
-        let counted = self.counted.get(place)?.clone();
+    /// The bucket at `place` for `request`, which it counts.
+    fn certain(&self, place: usize, request: &Request<'_>) -> Option<Candidate> {
+        let counted = match self.counted.get(place)? {
+            Counted::Class(class) => Counted::Whole(class.rule(request)?.clone()),
+            other @ (Counted::Whole(_) | Counted::Each(_)) => other.clone(),
+        };
         Some(Candidate::new(Box::default(), Box::default(), counted))
     }
 

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use sluicegate_model::{Name, Pattern, Patterns, Request};
 
 use crate::hash::same;
-use crate::matcher::Counted;
+use crate::matcher::{Counted, Only};
 use crate::slot::RuleSlot;
-use crate::values::PerBucket;
 
 /// What a request shows beside its service: borrowed from the request, or owned by a handle.
 pub(crate) trait Dimensions {
@@ -86,7 +85,7 @@ impl Candidate {
     pub(crate) fn whole(self) -> Option<Arc<RuleSlot>> {
         match self.counted {
             Counted::Whole(rule) => Some(rule),
-            Counted::Each(_) => None,
+            Counted::Class(_) | Counted::Each(_) => None,
         }
     }
 
@@ -98,8 +97,8 @@ impl Candidate {
         all_fit(&self.on, request)
             && !self.not.iter().any(|n| all_fit(n, request))
             && match &self.counted {
-                Counted::Whole(_) => true,
-                Counted::Each(per) => per.dimensions.iter().all(|d| request.dimension(d).is_some()),
+                Counted::Whole(_) | Counted::Class(_) => true,
+                Counted::Each(per) => per.asked.iter().all(|d| request.dimension(d).is_some()),
             }
     }
 }
@@ -140,13 +139,15 @@ impl Group {
         self.candidates.is_empty()
     }
 
-    /// The bucket, if it is the only one and its values are all there is to look up.
-    pub(crate) fn only_each(&self) -> Option<Arc<PerBucket>> {
+    /// The bucket, if it is the only one and its values or classes are all there is to look up.
+    pub(crate) fn only(&self) -> Only {
         match &*self.candidates {
-            [only @ Candidate { counted: Counted::Each(per), .. }] if only.asks_nothing() => {
-                Some(per.clone())
-            }
-            _ => None,
+            [only] if only.asks_nothing() => match &only.counted {
+                Counted::Whole(_) => Only::Neither,
+                Counted::Class(class) => Only::Class(class.clone()),
+                Counted::Each(per) => Only::Each(per.clone()),
+            },
+            _ => Only::Neither,
         }
     }
 

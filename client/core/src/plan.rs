@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as NeverModelled;
 use std::time::Duration;
 
-use sluicegate_model::{Name, Request, ServiceBuckets, Time};
+use sluicegate_model::{KeyValues, Name, Request, ServiceBuckets, Time};
 
 use crate::Settings;
 use crate::hash::{Hasher, mix, same};
@@ -44,8 +44,8 @@ pub(crate) struct Plan {
 pub(crate) struct Named {
     pub(crate) of: Arc<ServiceBuckets>,
     pub(crate) place: usize,
-    /// It counts the values without a key of their own.
-    pub(crate) overflow: bool,
+    /// Which key of the bucket; `None` for those of single values, which share a number.
+    pub(crate) key: Option<KeyValues>,
     /// The keeper's record of its key; of no meaning for values.
     pub(crate) record: u32,
 }

@@ -6,7 +6,7 @@ use sluicegate_model::{AdmitRatio, Counts, KeyName, KeyValues, Limit, Mode, Serv
 
 use crate::keeper::{rule_totals, service_totals, value_totals};
 use crate::matcher::{Counted, per_dimensions};
-use crate::plan::Plan;
+use crate::plan::{Named, Plan};
 use crate::slot::Slot;
 use crate::sync::Ordering;
 use crate::{CoarseClock, Limiter};
@@ -16,7 +16,7 @@ use crate::{CoarseClock, Limiter};
 pub struct Stats {
     /// Every configured service, by name.
     pub services: Vec<ServiceCounts>,
-    /// Every key: the whole and overflow keys in the order of the services' files, then the values'.
+    /// Every key: those that configuration makes in the order of the services' files, then the values'.
     pub keys: Vec<KeyStats>,
     /// Combinations of service, caller and procedure that are remembered.
     pub identities: u64,
@@ -63,26 +63,12 @@ impl<C: CoarseClock> Limiter<C> {
         services.sort_by(|a, b| a.of.service.cmp(&b.of.service));
         let mut keys = Vec::new();
         for service in &services {
-            for (bucket, counted) in service.of.buckets.iter().zip(&service.counted) {
-                let (rule, values) = match counted {
-                    Counted::Whole(rule) => (rule, KeyValues::Whole),
-                    Counted::Each(per) => (&per.overflow, KeyValues::Overflow),
-                };
-                let name = KeyName {
-                    service: service.of.service.clone(),
-                    bucket: bucket.name.clone(),
-                    values,
-                };
-                let limit = bucket.limit_of(&name.values);
+            let rules = service.counted.iter().flat_map(Counted::rules);
+            keys.extend(rules.filter_map(|rule| {
+                let named = plan.buckets.get(&rule.slot.bucket())?;
                 let counts = rule_totals(rule, &shared.stripes);
-                keys.push(KeyStats {
-                    name,
-                    mode: bucket.mode,
-                    limit,
-                    counts,
-                    admit: admit(&rule.slot),
-                });
-            }
+                key_stats(named, named.key.clone()?, counts, &rule.slot)
+            }));
         }
         let shown = plan.values.shown();
         keys.extend(shown.filter_map(|(number, _)| self.value(&plan, number)));
@@ -108,17 +94,18 @@ impl<C: CoarseClock> Limiter<C> {
         let named = plan.buckets.get(&slot.bucket())?;
         let bucket = named.of.buckets.get(named.place)?;
         let values = plan.values.get(number)?.values(per_dimensions(bucket).len());
-        let (service, limit) = (named.of.service.clone(), bucket.limit_of(&values));
-        Some(KeyStats {
-            name: KeyName { service, bucket: bucket.name.clone(), values },
-            mode: bucket.mode,
-            limit,
-            counts: value_totals(plan, number, &self.shared().stripes),
-            admit: admit(slot),
-        })
+        key_stats(named, values, value_totals(plan, number, &self.shared().stripes), slot)
     }
 }
 
-fn admit(slot: &Slot) -> AdmitRatio {
-    AdmitRatio::from_bits(slot.ratio())
+fn key_stats(named: &Named, values: KeyValues, counts: Counts, slot: &Slot) -> Option<KeyStats> {
+    let bucket = named.of.buckets.get(named.place)?;
+    let (service, limit) = (named.of.service.clone(), bucket.limit_of(&values));
+    Some(KeyStats {
+        name: KeyName { service, bucket: bucket.name.clone(), values },
+        mode: bucket.mode,
+        limit,
+        counts,
+        admit: AdmitRatio::from_bits(slot.ratio()),
+    })
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use sluicegate_model::{KeyValues, MAX_VALUE_BYTES, Per};
+use sluicegate_model::{Bucket, KeyValues, MAX_VALUE_BYTES, Per};
 
 use crate::hash::{Hasher, same};
 use crate::open::Dimension;
+use crate::sharing::SharedDimension;
 use crate::slot::{Fold, RuleSlot, Slot};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::table::{Probe, Table};
@@ -22,11 +23,35 @@ pub(crate) const MAX_PERS: usize = 1 << 20;
 pub(crate) struct PerBucket {
     /// Its number, unique while any of its keys is there.
     pub(crate) number: u32,
-    pub(crate) dimensions: Box<[Dimension]>,
+    /// The dimension, if its value, where there is one, is all that a key is known by.
+    pub(crate) single: Option<Box<Dimension>>,
+    /// The dimensions that a request must have.
+    pub(crate) asked: Box<[Dimension]>,
+    /// The one behind them that no request lacks.
+    pub(crate) shared: Option<SharedDimension>,
     /// Counts the values that have no slot.
     pub(crate) overflow: Arc<RuleSlot>,
     /// No new value gets a key: none need be posted.
     pub(crate) full: AtomicBool,
+}
+
+impl PerBucket {
+    pub(crate) fn new(bucket: &Bucket, number: u32, overflow: Arc<RuleSlot>, full: bool) -> Self {
+        let asked: Box<[_]> = bucket.asked_dimensions().iter().map(Dimension::new).collect();
+        let shared = SharedDimension::new(bucket);
+        let single = match (&*asked, &shared) {
+            ([only], None) | ([], Some(SharedDimension::Fair(only))) => {
+                Some(Box::new(only.clone()))
+            }
+            _ => None,
+        };
+        Self { number, single, asked, shared, overflow, full: AtomicBool::new(full) }
+    }
+
+    /// How many values a key has.
+    pub(crate) fn parts(&self) -> usize {
+        self.asked.len() + usize::from(self.shared.is_some())
+    }
 }
 
 /// The values that a request shows to a bucket, ready to be looked up.

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use common::{World, bucket, per, service, settings};
-use sluicegate_model::{AdmitRatio, Mode, Request, Select};
+use sluicegate_model::{AdmitRatio, Classes, Mode, Request, Select, Sharing};
 
 struct Counting;
 
@@ -37,6 +37,11 @@ fn allocations(f: impl FnOnce()) -> u64 {
     ALLOCATIONS.get() - before
 }
 
+fn classes() -> Classes {
+    let order = ["value-00000000000000000007", "other"];
+    Classes { order: order.map(Box::from).into(), default: 1 }
+}
+
 #[test]
 fn a_warm_thread_allocates_nothing() {
     // 20 buckets, so that the path for many is taken as well; one with values.
@@ -50,6 +55,13 @@ fn a_warm_thread_allocates_nothing() {
     values.rule.on.procedure = common::patterns(&["each"]);
     values.per = Some(per(&["ws"], 10_000));
     buckets.push(values);
+    for (text, sharing) in [("fair", Sharing::Fair), ("by-class", Sharing::Priority(classes()))] {
+        let mut shared = bucket(text, Mode::Deny);
+        shared.rule.on.procedure = common::patterns(&[text]);
+        shared.per = Some(per(&["ws"], 10_000));
+        shared.sharing = Some(sharing);
+        buckets.push(shared);
+    }
     let mut settings = settings();
     settings.max_identities = 8;
     let mut world = World::new(&settings, &[service("shop", Select::All, buckets)]);
@@ -60,7 +72,13 @@ fn a_warm_thread_allocates_nothing() {
         let run = |world: &World, handles: &[sluicegate_client_core::Prepared<common::Clock>]| {
             for text in &texts {
                 let dimensions = [("ws", text.as_str())];
-                for (caller, procedure) in [("few", "buy"), ("many-x", "buy"), ("few", "each")] {
+                for (caller, procedure) in [
+                    ("few", "buy"),
+                    ("many-x", "buy"),
+                    ("few", "each"),
+                    ("few", "fair"),
+                    ("few", "by-class"),
+                ] {
                     let request =
                         Request { service: "shop", caller, procedure, dimensions: &dimensions };
                     let _ = world.limiter.decide(&request);

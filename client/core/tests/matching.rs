@@ -3,19 +3,22 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use common::{World, name, per, per_second, settings};
 use proptest::prelude::*;
 use sluicegate_client_core::KeyHandle;
 use sluicegate_model::{
-    AdmitRatio, Bucket, Counts, KeyName, KeyValues, Limit, Match, Mode, OnControlLoss, Pattern,
-    Request, Rule, Scope, Select, ServiceBuckets,
+    AdmitRatio, Bucket, Classes, Counts, KeyName, KeyValues, Limit, Match, Mode, OnControlLoss,
+    Pattern, Request, Rule, Scope, Select, ServiceBuckets, Sharing,
 };
 
 const TEXTS: [&str; 5] = ["", "a", "ab", "b", "abc-longer-than-sixteen-bytes"];
 const DIMENSIONS: [&str; 3] = ["x", "y", "caller"];
+/// What requests show beside caller and procedure.
+const SHOWN: [&str; 3] = ["x", "y", Classes::ATTEMPT];
+const ATTEMPTS: [&str; 5] = ["1", "2", "0", "third", "10"];
 
 fn pattern() -> impl Strategy<Value = Pattern> {
     prop_oneof![
@@ -38,27 +41,39 @@ fn conditions() -> impl Strategy<Value = Match> {
     })
 }
 
+/// How the values of the last dimension share the limit.
+fn sharing() -> impl Strategy<Value = Sharing> {
+    let order = prop::sample::subsequence(TEXTS.to_vec(), 2..TEXTS.len()).prop_shuffle();
+    let classes = (order, any::<prop::sample::Index>()).prop_map(|(order, default)| Classes {
+        default: default.index(order.len()),
+        order: order.into_iter().map(Box::from).collect(),
+    });
+    prop_oneof![Just(Sharing::Fair), classes.prop_map(Sharing::Priority)]
+}
+
 /// A bucket, and whether its keys drop everything.
 fn bucket() -> impl Strategy<Value = (Bucket, bool)> {
     let mode =
         prop_oneof![3 => Just(Mode::Deny), 2 => Just(Mode::Shadow), 1 => Just(Mode::Observe)];
     let scope = prop_oneof![Just(Scope::Zone), Just(Scope::Region), Just(Scope::Global)];
     let not = prop::collection::vec(conditions(), 0..2);
-    let each = prop::option::weighted(0.3, prop::sample::subsequence(DIMENSIONS.to_vec(), 1..3));
+    let each = prop::sample::subsequence(DIMENSIONS.to_vec(), 1..3).prop_shuffle();
+    let each = prop::option::weighted(0.4, (each, prop::option::of(sharing())));
     (conditions(), not, mode, scope, each, any::<bool>()).prop_map(
         |(on, not, mode, scope, each, drops)| {
+            let (dimensions, sharing) = each.unzip();
             let bucket = Bucket {
                 name: name("set below"),
                 scope,
                 rule: Rule { on, not },
                 limit: if mode == Mode::Observe { Limit::Unlimited } else { per_second(5) },
                 mode,
-                per: each.map(|dimensions| per(&dimensions, 1000)),
+                per: dimensions.map(|dimensions| per(&dimensions, 1000)),
                 on_control_loss: OnControlLoss::Open,
                 guard: false,
                 enforce: 1.0,
                 max_drop: 1.0,
-                sharing: None,
+                sharing: sharing.flatten(),
             };
             (bucket, drops)
         },
@@ -68,7 +83,7 @@ fn bucket() -> impl Strategy<Value = (Bucket, bool)> {
 type Shown = (usize, usize, Vec<(usize, usize)>);
 
 fn shown() -> impl Strategy<Value = Shown> {
-    let dimension = (0..2_usize, 0..TEXTS.len());
+    let dimension = (0..SHOWN.len(), 0..TEXTS.len());
     (0..TEXTS.len(), 0..TEXTS.len(), prop::collection::vec(dimension, 0..3))
 }
 
@@ -104,8 +119,18 @@ impl Reference {
 
 fn key_name(of: &ServiceBuckets, bucket: &Bucket, request: &Request<'_>) -> KeyName {
     let values = bucket.per.as_ref().map_or(KeyValues::Whole, |per| {
-        let values = per.dimensions.iter().map(|d| request.dimension(d.as_str()));
-        KeyValues::Each(values.map(|v| v.expect("matched").into()).collect())
+        let mut values: Vec<_> =
+            per.dimensions.iter().map(|d| request.dimension(d.as_str())).collect();
+        let last = values.last_mut().expect("at least one dimension");
+        match &bucket.sharing {
+            Some(Sharing::Priority(classes)) => {
+                let attempt = request.dimension(Classes::ATTEMPT);
+                *last = Some(&*classes.order[classes.of(*last, attempt)]);
+            }
+            Some(Sharing::Fair) => *last = last.or(Some("")),
+            None => {}
+        }
+        KeyValues::Each(values.into_iter().map(|v| v.expect("matched").into()).collect())
     });
     KeyName { service: of.service.clone(), bucket: bucket.name.clone(), values }
 }
@@ -120,8 +145,9 @@ fn set(world: &mut World, of: &ServiceBuckets, drops: &[bool]) {
 }
 
 fn with<R>(shown: &Shown, f: impl FnOnce(&Request<'_>) -> R) -> R {
+    let text = |name: &str, i: usize| if name == Classes::ATTEMPT { ATTEMPTS[i] } else { TEXTS[i] };
     let dimensions: Vec<(&str, &str)> =
-        shown.2.iter().map(|(name, value)| (DIMENSIONS[*name], TEXTS[*value])).collect();
+        shown.2.iter().map(|(name, i)| (SHOWN[*name], text(SHOWN[*name], *i))).collect();
     f(&Request {
         service: "shop",
         caller: TEXTS[shown.0],
@@ -181,13 +207,18 @@ proptest! {
         let fresh = World::new(&settings(), std::slice::from_ref(&of));
         for shown in &requests {
             with(shown, |request| {
-                let whole = |i: &usize| of.buckets[*i].per.is_none();
-                let expected: Vec<usize> = of.matching(request).into_iter().filter(whole).collect();
-                let before: Vec<u64> = matched(&fresh, &of);
+                let expected: BTreeSet<KeyName> = of
+                    .matching(request)
+                    .into_iter()
+                    .map(|i| &of.buckets[i])
+                    .filter(|b| is_known_beforehand(b))
+                    .map(|b| key_name(&of, b, request))
+                    .collect();
+                let before = matched(&fresh, &of);
                 let _ = fresh.limiter.decide(request);
-                let after = matched(&fresh, &of);
-                let counted: Vec<usize> =
-                    (0..before.len()).filter(|i| after[*i] > before[*i]).filter(whole).collect();
+                let mut counted = matched(&fresh, &of);
+                counted.retain(|key, matched| *matched > before[key]);
+                let counted: BTreeSet<KeyName> = counted.into_keys().collect();
                 prop_assert_eq!(counted, expected);
                 Ok(())
             })?;
@@ -206,12 +237,18 @@ proptest! {
     }
 }
 
-/// By place in the file.
-fn matched(world: &World, of: &ServiceBuckets) -> Vec<u64> {
-    let stats = world.limiter.stats();
-    let of_bucket = |bucket: &Bucket| {
-        let keys = stats.keys.iter().filter(|k| k.name.bucket == bucket.name);
-        keys.map(|k| k.counts.matched).sum()
+/// Whether the keys of a bucket are there before the first request.
+fn is_known_beforehand(bucket: &Bucket) -> bool {
+    let by_class = matches!(bucket.sharing, Some(Sharing::Priority(_)));
+    bucket.per.is_none() || by_class && bucket.asked_dimensions().is_empty()
+}
+
+/// What the keys that are known beforehand have counted.
+fn matched(world: &World, of: &ServiceBuckets) -> BTreeMap<KeyName, u64> {
+    let known = |name: &KeyName| {
+        let (_, bucket) = of.bucket(name.bucket.as_str()).expect("configured");
+        is_known_beforehand(bucket)
     };
-    of.buckets.iter().map(of_bucket).collect()
+    let keys = world.limiter.stats().keys.into_iter().filter(|key| known(&key.name));
+    keys.map(|key| (key.name, key.counts.matched)).collect()
 }

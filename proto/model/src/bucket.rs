@@ -305,3 +305,95 @@ impl ServiceBuckets {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{KeyValues, Request, TokenRate};
+
+    fn classes() -> impl Strategy<Value = Classes> {
+        let order = prop::collection::btree_set("[a-d]{0,2}", 2..=Classes::MAX);
+        let order = order.prop_map(|names| names.into_iter().collect::<Vec<_>>()).prop_shuffle();
+        (order, any::<prop::sample::Index>()).prop_map(|(order, default)| Classes {
+            default: default.index(order.len()),
+            order: order.into_iter().map(Box::from).collect(),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_first_attempt_is_in_the_class_it_names(
+            classes in classes(),
+            value in prop::option::of("[a-d]{0,3}"),
+            attempt in prop::sample::select(vec![None, Some(""), Some("0"), Some("1"), Some("2nd")]),
+        ) {
+            let class = classes.of(value.as_deref(), attempt);
+            match value.filter(|v| classes.order.iter().any(|name| **name == **v)) {
+                Some(value) => prop_assert_eq!(&*classes.order[class], value),
+                None => prop_assert_eq!(class, classes.default),
+            }
+        }
+
+        #[test]
+        fn a_further_attempt_is_in_the_worst_class(
+            classes in classes(),
+            value in prop::option::of("[a-d]{0,3}"),
+            attempt in 2_u64..,
+        ) {
+            let class = classes.of(value.as_deref(), Some(&attempt.to_string()));
+            prop_assert_eq!(class, classes.order.len() - 1);
+        }
+    }
+
+    /// `ws` and `user`, of which `user` shares as `sharing` says; one workspace has its own limit.
+    fn per_user(sharing: Option<Sharing>) -> Bucket {
+        let name = |text| Name::new(text).expect("a name");
+        let limit = |n| Limit::Tokens(TokenRate::per_second(n, None).expect("a rate"));
+        let listed =
+            if sharing.is_some() { vec!["vip".into()] } else { vec!["vip".into(), "".into()] };
+        Bucket {
+            per: Some(Per {
+                dimensions: vec![name("ws"), name("user")],
+                values: BTreeMap::from([(listed, limit(7))]),
+                max_keys: Per::DEFAULT_MAX_KEYS,
+                overflow: Overflow::Observe,
+            }),
+            sharing,
+            ..Bucket::plain(name("b"), Scope::Region, limit(5))
+        }
+    }
+
+    #[test]
+    fn only_what_shares_no_limit_must_be_shown() {
+        let order = ["good", "bad"].map(Box::from).into();
+        let priority = Sharing::Priority(Classes { order, default: 0 });
+        let shown = [("ws", "vip")];
+        let without_user = Request { dimensions: &shown, ..Request::default() };
+        for (sharing, counts) in
+            [(None, false), (Some(Sharing::Fair), true), (Some(priority), true)]
+        {
+            let of = ServiceBuckets {
+                service: Name::new("s").expect("a name"),
+                owner: Owner::default(),
+                select: Select::All,
+                buckets: vec![per_user(sharing)],
+            };
+            assert_eq!(of.matching(&without_user).len(), usize::from(counts));
+            assert!(of.matching(&Request::default()).is_empty());
+        }
+    }
+
+    #[test]
+    fn keys_of_a_group_have_its_limit() {
+        let key = |ws: &str, user: &str| KeyValues::Each([ws.into(), user.into()].into());
+        let rps = |bucket: &Bucket, ws, user| bucket.limit_of(&key(ws, user)).rate_rps();
+        let fair = per_user(Some(Sharing::Fair));
+        assert_eq!((rps(&fair, "vip", "a"), rps(&fair, "vip", "")), (Some(7.0), Some(7.0)));
+        assert_eq!(rps(&fair, "other", "a"), Some(5.0));
+        assert_eq!(fair.limit_of(&KeyValues::Overflow), Limit::Unlimited);
+        let apart = per_user(None);
+        assert_eq!((rps(&apart, "vip", "a"), rps(&apart, "vip", "")), (Some(5.0), Some(7.0)));
+    }
+}

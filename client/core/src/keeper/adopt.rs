@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_model::{Per, Request, Time};
+use sluicegate_model::{KeyValues, Per, Request, Sharing, Time};
 
 use super::{Keeper, KeyEvent, KeyHandle, LEAVING, Record, flags_of};
 use crate::grow::make_room;
@@ -221,7 +221,7 @@ impl Keeper {
     fn value_hash(&self, per: u32, number: usize) -> Option<u64> {
         let state = self.pers.get(per as usize)?.as_ref()?;
         let entry = self.plan.values.get(number)?;
-        let count = state.per.dimensions.len();
+        let count = state.per.parts();
         let parts = entry.parts(count)?;
         Query::new(&self.plan.hasher, per, parts, count).map(|query| query.hash)
     }
@@ -230,7 +230,19 @@ impl Keeper {
     /// it is no value key, or one whose limit is 0, or already leaving.
     pub fn evict(&mut self, now: Time, key: KeyHandle) -> bool {
         let closed = self.slot(key).is_some_and(|slot| slot.flags().is_closed());
-        !closed && self.leave_value(now, key.0)
+        !(closed && self.holds_alone(key)) && self.leave_value(now, key.0)
+    }
+
+    /// Whether nothing would deny the key's values without it. Of a fair group, the key of the empty
+    /// value denies all.
+    fn holds_alone(&self, key: KeyHandle) -> bool {
+        let fair = self.bucket(key).is_some_and(|b| b.sharing == Some(Sharing::Fair));
+        match self.values(key) {
+            Some(KeyValues::Each(values)) if fair => {
+                values.len() == 1 || values.last().is_some_and(|v| v.is_empty())
+            }
+            Some(_) | None => true,
+        }
     }
 
     pub(super) fn leave_value(&mut self, now: Time, i: u32) -> bool {
@@ -248,7 +260,7 @@ impl Keeper {
         match self.record(key.0) {
             Record::Rule(r) if r.leaving => {
                 let number = r.rule.slot.bucket();
-                let overflow_of = r.overflow.then(|| r.rule.clone());
+                let overflow_of = (r.key == KeyValues::Overflow).then(|| r.rule.clone());
                 self.buckets.remove(&number);
                 if let Some(rule) = overflow_of {
                     let theirs = |s: &super::PerState| Arc::ptr_eq(&s.per.overflow, &rule);

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use sluicegate_model::{Bucket, KeyValues, Limit, Name, Per, ServiceBuckets, Time};
+use sluicegate_model::{Bucket, KeyValues, Name, Per, ServiceBuckets, Sharing, Time};
 
 use super::{Keeper, KeyEvent, KeyHandle, PerState, Record, RuleRecord, flags_of, reassign};
 use crate::matcher::{Counted, ServicePlan, per_dimensions};
-use crate::open::Dimension;
 use crate::plan::{Identity, Named};
+use crate::sharing::{ClassBucket, only_classes};
 use crate::slot::{RuleSlot, ServiceSlot};
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::Ordering;
 use crate::table::Table;
 use crate::values::{MAX_PERS, PerBucket, Query};
 
@@ -19,7 +19,7 @@ impl Keeper {
     /// before keeps its keys, counts, ratios and budgets; one whose limit, mode or
     /// `on_control_loss` changed keeps its keys and counts and is told as [`KeyEvent::Changed`]
     /// (a limit that became 0 denies at once; one that was 0 or unlimited starts with ratio
-    /// "all"); one whose scope or `per` dimensions changed starts anew.
+    /// "all"); one whose scope, `per` dimensions or way to share changed starts anew.
     pub fn configure(&mut self, now: Time, services: &[Arc<ServiceBuckets>]) {
         let old = std::mem::take(&mut self.services);
         let mut changed: BTreeSet<Name> = BTreeSet::new();
@@ -94,6 +94,7 @@ impl Keeper {
         for (place, bucket) in of.buckets.iter().enumerate() {
             let same_shape = |(b, _): &(&Bucket, &Counted)| {
                 b.scope == bucket.scope
+                    && b.sharing == bucket.sharing
                     && b.per.is_some() == bucket.per.is_some()
                     && per_dimensions(b) == per_dimensions(bucket)
             };
@@ -107,7 +108,7 @@ impl Keeper {
             }
         }
         let mut gone: Vec<&Counted> = old.into_values().map(|(_, counted)| counted).collect();
-        gone.sort_by_key(|c| rule_of(c).slot.bucket());
+        gone.sort_by_key(|c| c.rules().first().map(|rule| rule.slot.bucket()));
         gone.into_iter().for_each(|counted| self.leave(now, counted));
         let slot = before.map_or_else(|| self.service_slot(&of.service), |b| b.slot.clone());
         ServicePlan::new(of.clone(), slot, counted)
@@ -123,25 +124,22 @@ impl Keeper {
 
     fn begin(&mut self, of: &Arc<ServiceBuckets>, place: usize) -> Counted {
         let bucket = &of.buckets[place];
-        let Some(per) = &bucket.per else {
-            return Counted::Whole(self.begin_rule(of, place, false));
-        };
-        let overflow = self.begin_rule(of, place, true);
+        if bucket.per.is_none() {
+            return Counted::Whole(self.begin_rule(of, place, KeyValues::Whole));
+        }
+        if let Some((dimension, classes)) = only_classes(bucket) {
+            let keys = classes.order.iter().map(|class| KeyValues::Each([class.clone()].into()));
+            let rules = keys.map(|key| self.begin_rule(of, place, key)).collect();
+            return Counted::Class(Arc::new(ClassBucket::new(dimension, classes, rules)));
+        }
+        let overflow = self.begin_rule(of, place, KeyValues::Overflow);
         let Some(at) = self.free_per() else {
             // More buckets with `per` than there are numbers for: all values on overflow.
-            let number = u32::MAX;
-            return Counted::Each(Arc::new(PerBucket {
-                number,
-                dimensions: per.dimensions.iter().map(Dimension::new).collect(),
-                overflow,
-                full: AtomicBool::new(true),
-            }));
+            return Counted::Each(Arc::new(PerBucket::new(bucket, u32::MAX, overflow, true)));
         };
         let number = u32::try_from(at).unwrap_or(u32::MAX);
-        let dimensions = per.dimensions.iter().map(Dimension::new).collect();
-        let full = AtomicBool::new(false);
-        let per = Arc::new(PerBucket { number, dimensions, overflow, full });
-        let bucket = self.next_number(of, place, false, u32::MAX);
+        let per = Arc::new(PerBucket::new(bucket, number, overflow, false));
+        let bucket = self.next_number(of, place, None, u32::MAX);
         self.pers[at] = Some(PerState {
             per: per.clone(),
             of: of.clone(),
@@ -159,15 +157,15 @@ impl Keeper {
         &mut self,
         of: &Arc<ServiceBuckets>,
         place: usize,
-        overflow: bool,
+        key: KeyValues,
     ) -> Arc<RuleSlot> {
         let rule = Arc::new(RuleSlot::new(self.random()));
-        let (of_, rule_) = (of.clone(), rule.clone());
-        let record = RuleRecord { rule: rule_, of: of_, place, overflow, leaving: false };
+        let (of_, rule_, key_) = (of.clone(), rule.clone(), key.clone());
+        let record = RuleRecord { rule: rule_, of: of_, place, key: key_, leaving: false };
         let record = self.add_record(Record::Rule(Box::new(record)));
-        let number = self.next_number(of, place, overflow, record);
         let bucket = &of.buckets[place];
-        rule.slot.assign(number, flags_of(bucket, bucket.limit_of(&rule_values(overflow))));
+        let flags = flags_of(bucket, bucket.limit_of(&key));
+        rule.slot.assign(self.next_number(of, place, Some(key), record), flags);
         rule
     }
 
@@ -175,12 +173,12 @@ impl Keeper {
         &mut self,
         of: &Arc<ServiceBuckets>,
         place: usize,
-        overflow: bool,
+        key: Option<KeyValues>,
         record: u32,
     ) -> u32 {
         let number = self.next_bucket;
         self.next_bucket = self.next_bucket.wrapping_add(1);
-        self.buckets.insert(number, Named { of: of.clone(), place, overflow, record });
+        self.buckets.insert(number, Named { of: of.clone(), place, key, record });
         number
     }
 
@@ -196,7 +194,7 @@ impl Keeper {
 
     /// Goes on with the keys of a bucket that stands at another place now, or changed.
     fn keep(&mut self, counted: &Counted, to: (&Arc<ServiceBuckets>, usize), changed: bool) {
-        self.keep_rule(rule_of(counted), to, changed);
+        counted.rules().iter().for_each(|rule| self.keep_rule(rule, to, changed));
         let Counted::Each(per) = counted else { return };
         let at = per.number as usize;
         let Some(Some(state)) = self.pers.get_mut(at) else { return };
@@ -231,7 +229,7 @@ impl Keeper {
         (record.of, record.place) = (to.0.clone(), to.1);
         if changed {
             let bucket = &to.0.buckets[to.1];
-            let limit: Limit = bucket.limit_of(&rule_values(record.overflow));
+            let limit = bucket.limit_of(&record.key);
             let (flags, stripes) = (flags_of(bucket, limit), &self.shared.stripes);
             rule.with_fold(|fold| reassign(&rule.slot, fold, stripes, flags));
             self.events.push_back(KeyEvent::Changed(KeyHandle(i)));
@@ -242,12 +240,14 @@ impl Keeper {
     fn close_values(&mut self, per: u32) {
         let Some(Some(state)) = self.pers.get(per as usize) else { return };
         let (of, place) = (state.of.clone(), state.place);
-        let Some(rules) = of.buckets[place].per.as_ref() else { return };
+        let bucket = &of.buckets[place];
+        let Some(rules) = bucket.per.as_ref() else { return };
+        let (lasts, count) = (closed_lasts(bucket), rules.dimensions.len());
         let closed = rules.values.iter().filter(|(_, limit)| limit.denies_all());
-        for (values, _) in closed {
-            let mut parts = [""; Per::MAX_DIMENSIONS];
+        for (values, last) in closed.flat_map(|(v, _)| lasts.iter().map(move |last| (v, *last))) {
+            let mut parts = [last; Per::MAX_DIMENSIONS];
             parts.iter_mut().zip(values).for_each(|(part, value)| *part = value);
-            if let Some(query) = Query::new(&self.plan.hasher, per, parts, values.len()) {
+            if let Some(query) = Query::new(&self.plan.hasher, per, parts, count) {
                 self.add_value(per, &query);
             }
         }
@@ -255,13 +255,14 @@ impl Keeper {
 
     /// Begins to remove what a bucket counts on.
     fn leave(&mut self, now: Time, counted: &Counted) {
-        let rule = rule_of(counted);
-        let record = self.buckets.get(&rule.slot.bucket()).map(|named| named.record);
-        if let Some(i) = record
-            && let Some(Record::Rule(record)) = self.records.get_mut(i as usize)
-        {
-            record.leaving = true;
-            self.leaving.push_back((now, i));
+        for rule in counted.rules() {
+            let record = self.buckets.get(&rule.slot.bucket()).map(|named| named.record);
+            if let Some(i) = record
+                && let Some(Record::Rule(record)) = self.records.get_mut(i as usize)
+            {
+                record.leaving = true;
+                self.leaving.push_back((now, i));
+            }
         }
         let Counted::Each(per) = counted else { return };
         per.full.store(true, Ordering::Relaxed);
@@ -280,13 +281,12 @@ impl Keeper {
     }
 }
 
-fn rule_of(counted: &Counted) -> &RuleSlot {
-    match counted {
-        Counted::Whole(rule) => rule,
-        Counted::Each(per) => &per.overflow,
+/// The values of the shared dimension for which a group with a limit of 0 has keys from the start:
+/// every class; of a fair bucket the empty value, which stands for all. One without a meaning if the
+/// bucket shares nothing.
+fn closed_lasts(bucket: &Bucket) -> Vec<&str> {
+    match &bucket.sharing {
+        Some(Sharing::Priority(classes)) => classes.order.iter().map(|class| &**class).collect(),
+        Some(Sharing::Fair) | None => vec![""],
     }
-}
-
-fn rule_values(overflow: bool) -> KeyValues {
-    if overflow { KeyValues::Overflow } else { KeyValues::Whole }
 }
