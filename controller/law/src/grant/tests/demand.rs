@@ -41,7 +41,7 @@ fn noise_is_averaged_until_the_mean_rests_on_enough_requests() {
 fn demand_that_swings_is_replaced_by_its_mean_until_it_is_calm() {
     let mut demand = Demand::default();
     // 4,000 and 100 a second, 150 ms each.
-    let swing = |i: u64| if (i / 15) % 2 == 0 { 4000.0 } else { 100.0 };
+    let swing = |i: u64| if (i / 15).is_multiple_of(2) { 4000.0 } else { 100.0 };
     let now = see(&mut demand, 0, (0..600).map(swing));
     assert!(demand.is_resonant());
     close(demand.rps(), 2050.0, 400.0);

@@ -36,23 +36,26 @@ fn at_a_low_rate_noise_is_no_surge() {
     assert_eq!(down.ask(at(20), 0.7, 50.0, WINDOW), Push::No);
 }
 
+/// Coverage that changes every 20 ms.
+fn swinging(ms: u64) -> f64 {
+    if (ms / 20).is_multiple_of(2) { 0.1 } else { 0.9 }
+}
+
 #[test]
 fn chatter_is_bounded() {
     let mut down = DownRule::new(at(0));
     let mut pushes = 0_u32;
     for ms in 0..=10_000 {
-        let share = if (ms / 20) % 2 == 0 { 0.1 } else { 0.9 };
-        pushes += u32::from(down.ask(at(ms), share, DEMAND, WINDOW) == Push::Now);
+        pushes += u32::from(down.ask(at(ms), swinging(ms), DEMAND, WINDOW) == Push::Now);
     }
     assert!((195..=209).contains(&pushes), "{pushes}: 20 a second and eight at once");
     // What had to wait is told when its time comes.
-    let waits =
-        (10_001..).map(|ms| down.ask(at(ms), [0.1, 0.9][ms as usize / 20 % 2], DEMAND, WINDOW));
+    let waits = (10_001..).map(|ms| down.ask(at(ms), swinging(ms), DEMAND, WINDOW));
     let when = waits.filter_map(|push| match push {
         Push::At(when) => Some(when),
         Push::Now | Push::No => None,
     });
-    let when = { when }.next().expect("the tokens run out");
+    let when = when.into_iter().next().expect("the tokens run out");
     assert_eq!(down.ask(when, down.told() * 0.5, DEMAND, WINDOW), Push::Now);
 }
 

@@ -6,15 +6,13 @@ mod directives;
 mod grants;
 mod layout;
 
-use sluicegate_model::Flight;
-use sluicegate_model::Law;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_model::{
-    Bucket, Configuration, Counts, Down, Entry, Hello, KeyId, KeyName, KeyValues, Limit, Match,
-    Mode, Name, OnControlLoss, Overflow, PROTOCOL_VERSION, Per, Report, Role, Rule, Scope, Select,
-    ServiceBuckets, Time, TokenRate, Up,
+    Bucket, Configuration, Counts, Down, Entry, Flight, Hello, KeyId, KeyName, KeyValues, Law,
+    Limit, Match, Mode, Name, OnControlLoss, Overflow, PROTOCOL_VERSION, Per, Report, Role, Rule,
+    Scope, Select, ServiceBuckets, Time, TokenRate, Up,
 };
 
 use super::keys::micros;
