@@ -312,15 +312,13 @@ fn run(args: &Args, world: &World, thread: usize, barrier: &Barrier) -> (f64, us
         "per-value" | "fair" | "priority" => {
             // Only classes ask which attempt it is.
             let dimensions = if args.case == "priority" { 2 } else { 1 };
-            let shown: Vec<[(&str, &str); 2]> = world
-                .values
-                .iter()
-                .map(|v| [(DIMENSION, v.as_str()), (Classes::ATTEMPT, "1")])
-                .collect();
-            let pairs = identities.iter().cycle().zip(shown.iter().cycle());
+            let all = |v| [(DIMENSION, v), (Classes::ATTEMPT, "1")].into_iter().take(dimensions);
+            let shown: Vec<(&str, &str)> =
+                world.values.iter().flat_map(|v| all(v.as_str())).collect();
+            let pairs = identities.iter().cycle().zip(shown.chunks(dimensions).cycle());
             let requests: Vec<Request<'_>> = pairs
-                .take(identities.len().max(shown.len()))
-                .map(|(t, d)| request(t, &d[..dimensions]))
+                .take(identities.len().max(world.values.len()))
+                .map(|(t, d)| request(t, d))
                 .collect();
             measure(args, world, thread, barrier, &requests, |r| limiter.decide(r))
         }
