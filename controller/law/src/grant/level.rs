@@ -88,7 +88,8 @@ impl Level {
         self.level + flown >= most(limit_rps, depth, window)
     }
 
-    /// One step. With `debt` off nothing is remembered; with `correct` off nothing is corrected.
+    /// One step. With `debt` off nothing is remembered; with `correct` off nothing is
+    /// learned of what was realised: what is assumed of silent children teaches nothing.
     #[must_use]
     pub fn step(&mut self, now: Time, seen: &Observed, debt: bool, correct: bool) -> Allowance {
         let Observed { limit_rps: limit, depth, demand_rps, admitted, window } = *seen;
@@ -101,6 +102,8 @@ impl Level {
         if correct {
             let realised = Realised { allowed: self.allowed_rps * elapsed_s, admitted, elapsed_s };
             self.correction.step(&realised, demand_rps, self.allowed_rps, limit, window);
+        } else {
+            self.correction.pause();
         }
         let debt_most = (DEBT_MOST_S * limit).max(DEBT_MOST_REQUESTS);
         let level = self.level + limit * elapsed_s - admitted;
@@ -152,6 +155,11 @@ impl Default for Correction {
 }
 
 impl Correction {
+    /// What was gathered so far is not to be learned from.
+    fn pause(&mut self) {
+        self.gathered = Realised::default();
+    }
+
     fn step(
         &mut self,
         new: &Realised,

@@ -159,8 +159,10 @@ impl Node {
         let demand_rps = parts.iter().map(|m| m.demand_rps).sum();
         let (now, window, switches) = (self.now, self.tick, self.switches);
         let seen = Observed { limit_rps, depth, demand_rps, admitted, window };
+        let is_heard = |key: &u32| self.keys.granting(*key).is_none_or(|g| g.silent.is_empty());
+        let corrects = switches.correction && members.iter().all(is_heard);
         let Some(pool) = self.pools.get_mut(at) else { return };
-        let allowance = pool.level.step(now, &seen, switches.debt, switches.correction);
+        let allowance = pool.level.step(now, &seen, switches.debt, corrects);
         match (&sharing, &mut *parts) {
             (Some(sharing), parts) => share_out(sharing, allowance.rps, parts),
             (None, [alone]) => alone.allowed_rps = allowance.rps,
