@@ -12,8 +12,8 @@ use crate::{Counters, Limits, Refusal};
 
 /// How long an acknowledgement may wait for directives to go with.
 const ACK_WITHIN: Duration = Duration::from_millis(20);
-/// To a client under `grant`, which hears from here at least each second.
-const ACK_TO_CLIENT_WITHIN: Duration = Duration::from_millis(950);
+/// To a client under `grant`: a little longer than the second within which it is told something anyway.
+const ACK_TO_CLIENT_WITHIN: Duration = Duration::from_millis(1150);
 
 /// What an entry did to its key.
 enum Taken {
