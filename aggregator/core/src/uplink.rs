@@ -196,9 +196,15 @@ impl Uplink {
             return None;
         }
         self.said = now;
-        // Who has no room stands among those that are not settled, and goes with all of them.
-        let keys = &keys[..keys.len().min(self.max_entries)];
-        self.next_report(node, keys).or_else(|| overdue.then(|| self.empty_report(node)))
+        // What is not acknowledged is repeated, so that an acknowledgement covers all before it. Who has
+        // no room stands among those that are not settled, and goes with all of them.
+        let mut given: Vec<u32> =
+            self.in_flight.iter().flat_map(|sent| &sent.keys).map(|(key, _)| *key).collect();
+        given.extend(keys);
+        given.sort_unstable();
+        given.dedup();
+        given.truncate(self.max_entries);
+        self.next_report(node, &given).or_else(|| overdue.then(|| self.empty_report(node)))
     }
 
     fn empty_report(&mut self, node: &Node) -> Report {
@@ -215,22 +221,26 @@ impl Uplink {
         if self.waiting == 0 { None } else { self.next_report(node, &[]) }
     }
 
-    /// `first`, and then those that wait, as far as there is room.
-    fn next_report(&mut self, node: &mut Node, first: &[u32]) -> Option<Report> {
+    /// The keys given, or those that wait, as far as there is room.
+    fn next_report(&mut self, node: &mut Node, given: &[u32]) -> Option<Report> {
         if !self.is_open {
             return None;
         }
         let mut report = Report { interval: node.tick(), ..Report::default() };
         let mut sent = InFlight::default();
         let mut name_bytes = 0;
-        for key in first {
+        for key in given {
             self.unsettle(*key);
             if let Some((entry, state)) = self.entry(*key, node, &mut report.new_keys) {
                 report.entries.push(entry);
                 sent.keys.push((*key, state));
+            } else if let Some(Some(line)) = self.lines.get_mut(*key as usize) {
+                // It stands among the unsettled ones until its turn comes.
+                line.is_unsettled = true;
             }
         }
-        while self.waiting > 0 {
+        // Those that wait may be among those given; they go with the next report of all.
+        while given.is_empty() && self.waiting > 0 {
             if report.entries.len() >= self.max_entries || name_bytes >= MAX_NAME_BYTES {
                 node.counters_mut().report_entries_deferred += self.waiting as u64;
                 break;
